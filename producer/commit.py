@@ -17,31 +17,53 @@ from relay_store.layout.readers import Mark
 from relay_store.read.tail import DurableTail
 from schemas.wire.epoch import EpochCommitted, OffsetRange
 
+#: an epoch's record, given the offset ranges of its rows and their digest
+EpochWith = Callable[[tuple[OffsetRange, ...], int], EpochCommitted]
+
 
 class EpochDestination(Protocol):
-    """Where epochs are committed: ``EpochLog``, which says what each method does, or a downstream in a recovery."""
+    """Where epochs are committed: ``EpochLog`` in Kafka, or a downstream in a recovery.
 
-    digest: int
+    ``open``, ``last_epoch``, ``versions`` and ``tracked`` are called once, at the start; then ``begin``, ``write`` and
+    ``commit`` for each epoch.
+    """
 
-    def open(self) -> None: ...
+    def open(self) -> None:
+        """Become the only writer."""
+        ...
 
-    def last_epoch(self) -> EpochCommitted | None: ...
+    def last_epoch(self) -> EpochCommitted | None:
+        """The last committed epoch; None if there is none."""
+        ...
 
-    def versions(self) -> dict[tuple[str, str], str]: ...
+    def versions(self) -> dict[tuple[str, str], str]:
+        """The fingerprint of the newest structure that is stated of each table."""
+        ...
 
-    def begin(self) -> None: ...
+    def tracked(self) -> dict[bytes, bytes]:
+        """The records of the tracked structures, as of the last epoch."""
+        ...
 
-    def write(self, records: Records) -> None: ...
+    def begin(self) -> None:
+        """Begin an epoch's transaction."""
+        ...
 
-    def tracked(self) -> dict[bytes, bytes]: ...
+    def write(self, records: Records) -> None:
+        """Take the epoch's next rows."""
+        ...
 
-    def commit(
-        self,
-        epoch_with: Callable[[tuple[OffsetRange, ...]], EpochCommitted],
-        tracked: tuple[TrackedRecord, ...] = (),
-    ) -> EpochCommitted: ...
+    def commit(self, epoch_with: EpochWith, tracked: tuple[TrackedRecord, ...] = ()) -> EpochCommitted:
+        """Commit the epoch, and return its record.
 
-    def abort(self) -> None: ...
+        Args:
+            epoch_with: makes the record of the rows' offset ranges and digest.
+            tracked: the records of tracked structures that the epoch changed.
+        """
+        ...
+
+    def abort(self) -> None:
+        """Abort the open transaction, if that is still possible."""
+        ...
 
 
 class Committer:
@@ -100,7 +122,7 @@ class Committer:
         self._origins.keep_up()
         self._progress.sealed(epoch.record.first_commit_ms)
         self.write(epoch.records)
-        self._under_way = self._thread.submit(self._commit, epoch, self._log.digest)
+        self._under_way = self._thread.submit(self._commit, epoch)
 
     def finish(self) -> None:
         """Wait until Kafka has the epoch that is under way."""
@@ -117,11 +139,11 @@ class Committer:
         if self._in_transaction and not committed:
             self._log.abort()
 
-    def _commit(self, epoch: SealedEpoch, digest: int) -> None:
+    def _commit(self, epoch: SealedEpoch) -> None:
         if self._tail is not None:
             self._tail.require(epoch.end)
         committed = self._log.commit(
-            lambda ranges: replace(
+            lambda ranges, digest: replace(
                 epoch.record,
                 ranges=ranges,
                 digest=digest,

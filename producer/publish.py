@@ -1,4 +1,6 @@
-"""The publisher: relay files → epochs in Kafka. It reads what is on disk, never the network.
+"""The publisher: relay files → epochs in Kafka.
+
+Rows come from the relay files alone. The upstream is asked only for structures that the binlog does not describe.
 
 It begins behind the last committed epoch, so that an interrupted one is simply written anew. While Kafka
 takes one epoch in and a thread waits for that, the next one is decoded; at most one is under way.
@@ -27,17 +29,17 @@ from producer.decode.event_decoder import EventDecoder
 from producer.decode.nested_events import PreparedTransactions
 from producer.epochs.open_epoch import Now, OpenEpoch, Records, SealedEpoch, seal
 from producer.epochs.progress import PublishProgress
+from producer.structures.default_engine import DefaultEngine
 from producer.structures.store import Structures, Upstream
 from producer.upstream.origins import Origins
 from producer.upstream.structures import Interrupted
-from relay_store.layout.directory import RelayPosition, read_default_engine
+from relay_store.layout.directory import RelayPosition
 from relay_store.layout.epoch_ends import read_epoch_ends
 from relay_store.layout.readers import Mark
 from relay_store.read.reader import RelayBlock, RelayReader
 from relay_store.read.tail import DurableTail
-from schemas.ddl.engine import has_foreign_key
 from schemas.gtid.sets import parse_gtid_set
-from schemas.wire.epoch import EpochCommitted, SchemaChanged
+from schemas.wire.epoch import EpochCommitted
 
 log = structlog.get_logger()
 
@@ -140,18 +142,9 @@ class Publisher:
             structures,
             PreparedTransactions(() if last is None else last.prepared),
             prepared_in(self._root),
-            self._engine_of,
+            DefaultEngine(self._root, self._flavor, self._upstream),
         )
         return EpochStream(rules, decoder, structures, begin.position, _now, read_epoch_ends(self._root))
-
-    def _engine_of(self, change: SchemaChanged) -> str | None:
-        """The engine that a table of which CREATE TABLE names none has upstream: as it is now, else by the default."""
-        default = read_default_engine(self._root)
-        table = change.tables[0]
-        found = self._upstream.engine((table.db, table.table)) if self._upstream else None
-        # Somebody may have altered it since. Then the log alters it as well; but meanwhile its foreign keys act.
-        has_keys = has_foreign_key(change.statement, self._flavor, sql_mode=change.mode)
-        return default if found and default and has_keys else found or default
 
     # -- following the relay log -----------------------------------------------------------------
 

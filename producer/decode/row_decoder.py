@@ -17,7 +17,6 @@ from producer.epochs.open_epoch import Headers
 from producer.events.json_diff import json_patched
 from schemas.codegen import compile_function, indent
 from schemas.errors import DecodeError
-from schemas.sql.literals import key_prefix
 from schemas.structure import Column, TableStructure
 from schemas.types import codec_of, constants_of, union_tags
 from schemas.types.binary import COMPRESSED, read_counted
@@ -25,7 +24,7 @@ from schemas.types.codec import NumberLine
 from schemas.types.json_type import JSON
 from schemas.varint import VARINT, encode
 from schemas.wire.avro_schema import fingerprint_of
-from schemas.wire.rows import value_header
+from schemas.wire.rows import key_prefix, value_header
 
 Append = Callable[[bytes], None]
 

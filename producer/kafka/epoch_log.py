@@ -31,7 +31,6 @@ from schemas.access.kafka_security import OPEN, KafkaSecurity, Refusal
 from schemas.access.topic import CommittedTopic, Silent, reader_settings
 from schemas.crashpoints import reached
 from schemas.errors import LogError, Where
-from schemas.sql.literals import key_table
 from schemas.structure import has_full_images
 from schemas.wire.epoch import (
     DIGEST_MODULUS,
@@ -42,7 +41,7 @@ from schemas.wire.epoch import (
     encode_structure_version,
 )
 from schemas.wire.log_records import At, LoggedVersion, last_epoch_of, no_record, versions_of
-from schemas.wire.rows import LEAST_PART, split_value
+from schemas.wire.rows import LEAST_PART, key_table, split_value
 
 log = structlog.get_logger()
 # librdkafka would write to stderr by itself; what matters of it comes back as errors.
@@ -163,7 +162,7 @@ class EpochLog:
         self._ends: dict[int, int] = {}
         self._error: KafkaError | None = None
         self._part = _PART
-        self.digest = 0
+        self._digest = 0
 
     def open(self) -> None:
         """Create missing topics and fence the producer before us; nothing if it is open already.
@@ -383,7 +382,7 @@ class EpochLog:
 
     def begin(self) -> None:
         """Open the Kafka transaction of the next epoch."""
-        self._starts, self._ends, self._error, self.digest = {}, {}, None, 0
+        self._starts, self._ends, self._error, self._digest = {}, {}, None, 0
         self._refusal.forget()
         self._call(self._producer.begin_transaction, "beginning an epoch")
 
@@ -395,7 +394,7 @@ class EpochLog:
         """
         if not records:
             return
-        self.digest = (self.digest + digest_of(records.values)) % DIGEST_MODULUS
+        self._digest = (self._digest + digest_of(records.values)) % DIGEST_MODULUS
         if max(map(len, records.values)) > self._part:
             records = self._in_parts(records)
         keys, values, places = records.keys, records.values, partitions(records.keys, self._count)
@@ -458,20 +457,20 @@ class EpochLog:
 
     def commit(
         self,
-        epoch_with: Callable[[tuple[OffsetRange, ...]], EpochCommitted],
+        epoch_with: Callable[[tuple[OffsetRange, ...], int], EpochCommitted],
         tracked: tuple[tuple[bytes, bytes | None], ...] = (),
     ) -> EpochCommitted:
         """Complete the epoch.
 
         Args:
-            epoch_with: makes the epoch's record once its offset ranges are known.
+            epoch_with: makes the epoch's record, given its offset ranges and the digest of its rows.
             tracked: the records of tracked structures that the epoch changed; None for those that are gone.
         """
         self._flush()
         if self._error is not None:
             raise log_error(self._cause(KafkaException(self._error)), "writing rows")
         ranges = tuple(OffsetRange(p, self._starts[p], self._ends[p]) for p in sorted(self._starts))
-        epoch = epoch_with(ranges)
+        epoch = epoch_with(ranges, self._digest)
         for version in epoch.structures:
             self._produce(self.schemas_topic, encode_structure_version(version), version.topic_key)
         for key, record in tracked:

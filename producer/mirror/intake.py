@@ -53,7 +53,7 @@ class Intake:
         self._gtids = gtids
         self._clock = clock
         self._file, self._end = position.upstream
-        self._behind = self._end - stream_position
+        self._bytes_to_skip = self._end - stream_position
         self._max_file_size = settings.max_file_size or sys.maxsize
         self._source_type = int if isinstance(gtids, MariadbGtidTracker) else bytes
         self._scanner = GroupScanner()
@@ -68,7 +68,10 @@ class Intake:
         self._unsynced = self._unsynced_groups = 0
         self._group_ended = False
         self._synced_at = clock()
-        relay.track_gtids(lambda: str(gtids))
+
+    def begin(self) -> None:
+        """Let the writer ask for the set, and begin a relay file if the last one is full. Raises RelayError."""
+        self._relay.track_gtids(lambda: str(self._gtids))
         self._end_part()
 
     @property
@@ -92,8 +95,7 @@ class Intake:
                 self._take_one(kind, flags, end_position, event)
             return used, need
         except UpstreamError as error:
-            error.where = self._where()
-            raise
+            raise error.but(where=self._where()) from error
         except (ValueError, IndexError, struct.error) as error:
             raise self._impossible(error) from error
         finally:
@@ -123,7 +125,7 @@ class Intake:
         `_take_one`. Stops at a packet that is not whole or not an ordinary event.
         """
         unpack, collect = packets.HEADS.unpack_from, self._chunks.append
-        plain = frozenset() if self._behind else INSIDE_GROUP
+        plain = frozenset() if self._bytes_to_skip else INSIDE_GROUP
         has_checksum, end, least = self._has_checksum, self._end, HEADER_SIZE
         at, stop, last = 0, len(data), len(data) - packets.HEADS.size
         while at <= last:
@@ -150,8 +152,8 @@ class Intake:
         """Any event, by the same checks as above."""
         if self._is_made_up(kind, flags, end_position, event):
             return
-        if self._behind:
-            self._behind -= len(event)
+        if self._bytes_to_skip:
+            self._bytes_to_skip -= len(event)
             return
         if self._has_checksum and crc32(event) != CRC32_RESIDUE:
             raise self._corrupt(kind)
@@ -202,7 +204,7 @@ class Intake:
             framing.check_format(event, Where(file=self._file, position=FIRST_POSITION))
             self._has_checksum = framing.checksum_algorithm(event) == framing.CHECKSUM_CRC32
             # A dump from mid-file begins with a copy of the file's own one, without a position.
-            at_start = self._end - self._behind == FIRST_POSITION
+            at_start = self._end - self._bytes_to_skip == FIRST_POSITION
             return not at_start or end_position != FIRST_POSITION + len(event)
         if kind == framing.ROTATE and (flags & framing.FLAG_ARTIFICIAL or event[:4] == bytes(4)):
             self._change_file(event)
@@ -214,8 +216,8 @@ class Intake:
         name, _ = framing.rotate_target(event)
         if name == self._file:
             return
-        if self._behind:
-            raise self._gap(self._end - self._behind)  # the upstream's file is shorter than ours
+        if self._bytes_to_skip:
+            raise self._gap(self._end - self._bytes_to_skip)  # the upstream's file is shorter than ours
         if file_number(name) != file_number(self._file) + 1:
             where = Where(file=self._file, position=self._end)
             hint = (

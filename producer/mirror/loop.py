@@ -57,6 +57,29 @@ class MirrorProgress:
     heard_at: float | None = None
     upstream: UpstreamInfo | None = None
 
+    def connects(self, upstream: UpstreamInfo) -> None:
+        """A connection is open."""
+        self.connected, self.upstream = True, upstream
+
+    def heard(self, at: float, size: int, events: int) -> None:
+        """So many bytes and events were appended since the last call; ``at`` as ``heard_at``."""
+        self.heard_at = at
+        self.bytes += size
+        self.events += events
+
+    def pauses(self, why: str) -> None:
+        """Nothing can be written for now."""
+        self.paused = why
+
+    def resumes(self) -> bool:
+        """Something was written. Returns whether that was not possible before."""
+        was_paused, self.paused = self.paused is not None, None
+        return was_paused
+
+    def lost(self) -> None:
+        """The connection was lost, and will be tried again."""
+        self.reconnects += 1
+
     def failed(self, error: TailraceError) -> None:
         """The connection is over."""
         self.connected = False
@@ -106,7 +129,7 @@ class Mirror:
         while not stop.is_set():
             received = self.progress.bytes
             try:
-                if self._follow(stop, until):
+                if self._mirror_one_connection(stop, until):
                     return
             except DiskFull as error:
                 self.progress.failed(error)
@@ -118,7 +141,7 @@ class Mirror:
                 failures = 0 if self.progress.bytes > received else failures
                 delay = _BACKOFF[min(failures, len(_BACKOFF) - 1)]
                 failures += 1
-                self.progress.reconnects += 1
+                self.progress.lost()
                 _log.warning("upstream_lost", error=str(error), retry_in_s=delay)
                 if self._show_what_is_here(stop):
                     stop.wait(delay)
@@ -135,7 +158,7 @@ class Mirror:
     def _wait_for_room(self, error: TailraceError, stop: threading.Event) -> None:
         if self.progress.paused is None:
             _log.warning("mirror_paused", error=str(error), retry_every_s=_FULL_RETRY)
-        self.progress.paused = f"disk full, {error.what}"
+        self.progress.pauses(f"disk full, {error.what}")
         if not self._make_room():
             stop.wait(_FULL_RETRY)
 
@@ -147,7 +170,7 @@ class Mirror:
         name, here = tail.upstream
         return (file_number(name), here) >= (file_number(file), position)
 
-    def _follow(self, stop: threading.Event, until: tuple[str, int] | None) -> bool:
+    def _mirror_one_connection(self, stop: threading.Event, until: tuple[str, int] | None) -> bool:
         """One connection's time; True when `until` is reached, False on `stop`."""
         if self.progress.paused is None:
             self.relay.cut_back()
@@ -160,8 +183,9 @@ class Mirror:
         file, position = begin.upstream
         asked = position if position <= _MAX_START else FIRST_POSITION
         intake = Intake(self.relay, gtids.tracker(), asked, self._settings, self._clock)
+        intake.begin()
         stream = DumpStream.open(self.url, info, file, asked, self._server_id)
-        self.progress.connected, self.progress.upstream = True, info
+        self.progress.connects(info)
         if self.progress.paused is None:
             _log.info(
                 "mirror_connected",
@@ -183,13 +207,10 @@ class Mirror:
         """Receive once, append, and sync if it is time."""
         events, size = intake.events, intake.bytes
         taken = stream.read(_PAUSE if intake.wants_sync else _POLL, intake.take)
-        self.progress.heard_at = stream.heard_at
-        self.progress.bytes += intake.bytes - size
-        self.progress.events += intake.events - events
+        self.progress.heard(stream.heard_at, intake.bytes - size, intake.events - events)
         if intake.sync_due(stream.has_more) or (intake.wants_sync and not taken):
             intake.sync()
-            if self.progress.paused is not None:
-                self.progress.paused = None
+            if self.progress.resumes():
                 _log.info("mirror_resumed")
         elif not taken:
             self.relay.flush_meta()

@@ -197,9 +197,7 @@ class DumpStream:
         """What the server's last words mean for the operator."""
         text = said.text
         if said.number == 1236 and ("first log file" in text or "purged" in text):
-            error = purged(self._url, self._info, f"the binlog file {self._place.file}")
-            error.where = self._place
-            return error
+            return purged(self._url, self._info, f"the binlog file {self._place.file}").but(where=self._place)
         if said.number == 1236 and "checksum" in text.lower():
             return self._lost(text)  # binlog_checksum was changed: the next handshake learns the new one
         if said.number in (0, 1053, 1077, 1317, 1927, 3169):  # shutdown, killed

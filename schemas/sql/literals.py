@@ -19,9 +19,9 @@ from schemas.structure import Column, TableStructure
 from schemas.types import codec_of, literal_constants, union_tags
 from schemas.types.enum_set import ENUM
 from schemas.types.floating import DOUBLE, FLOAT, float_text
-from schemas.varint import encode_bytes, read_bytes, read_more
-from schemas.wire.avro_schema import OP_AT, read_record, row_schema
-from schemas.wire.rows import HEADER_SIZE
+from schemas.varint import read_more
+from schemas.wire.avro_schema import AFTER_AT, read_record, row_schema
+from schemas.wire.rows import HEADER_SIZE, key_prefix
 
 #: statements that prepare a session for the rendered text
 SESSION_SETUP = (
@@ -29,9 +29,6 @@ SESSION_SETUP = (
     "SET SESSION sql_mode='NO_BACKSLASH_ESCAPES,STRICT_ALL_TABLES,ALLOW_INVALID_DATES,NO_AUTO_VALUE_ON_ZERO'",
     "SET SESSION time_zone='+00:00'",
 )
-
-#: offset of the union branch of an Envelope's `after`
-AFTER_AT = OP_AT + 1
 
 Render = Callable[[bytes], bytes]
 
@@ -259,15 +256,3 @@ def compile_literals(
     return compile_function(
         "literals", "v", body, literal_names(structure.columns), f"<literals of {structure.name}>"
     )
-
-
-def key_prefix(structure: TableStructure) -> bytes:
-    """Return the start of every Kafka key of a table: schema and table as Avro strings."""
-    return encode_bytes(structure.db.encode()) + encode_bytes(structure.table.encode())
-
-
-def key_table(key: bytes) -> tuple[str, str]:
-    """Return schema and table of a Kafka key."""
-    db, pos = read_bytes(key, 0)
-    table, _ = read_bytes(key, pos)
-    return db.decode(), table.decode()

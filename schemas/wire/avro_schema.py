@@ -20,6 +20,8 @@ from schemas.wire.rows import HEADER_SIZE, value_header
 #: offset of an Envelope's operation letter: after the string's length, and in a value with a wide header
 OP_BEHIND = 1
 OP_AT = HEADER_SIZE + OP_BEHIND
+#: offset of the union branch of an Envelope's `after`
+AFTER_AT = OP_AT + 1
 
 #: `source.flags` of both halves of an UPDATE that changes the key
 KEY_CHANGE = 0x10000

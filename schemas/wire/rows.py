@@ -1,4 +1,4 @@
-"""Row values on the wire: the header with their schema, and the parts of a value larger than a record.
+"""Rows on the wire: the start of a key, the header with a value's schema, and the parts of a large value.
 
 A value starts with a header that identifies its schema: the Avro specification's single-object encoding (``c3 01``
 and the schema's fingerprint), or, with a schema registry, Confluent's wire format (``00`` and the schema's id). The
@@ -9,6 +9,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+
+from schemas.structure import TableStructure
+from schemas.varint import encode_bytes, read_bytes
 
 SINGLE_OBJECT = b"\xc3\x01"
 CONFLUENT = b"\0"
@@ -86,3 +89,15 @@ class Joiner:
     def incomplete(self) -> bool:
         """Whether parts of a row are still missing."""
         return bool(self._parts)
+
+
+def key_prefix(structure: TableStructure) -> bytes:
+    """Return the start of every Kafka key of a table: schema and table as Avro strings."""
+    return encode_bytes(structure.db.encode()) + encode_bytes(structure.table.encode())
+
+
+def key_table(key: bytes) -> tuple[str, str]:
+    """Return schema and table of a Kafka key."""
+    db, pos = read_bytes(key, 0)
+    table, _ = read_bytes(key, pos)
+    return db.decode(), table.decode()

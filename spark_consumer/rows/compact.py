@@ -21,8 +21,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from operator import itemgetter
 
-from schemas.sql.literals import AFTER_AT
-from schemas.wire.avro_schema import OP_AT
+from schemas.wire.avro_schema import AFTER_AT, OP_AT
 from schemas.wire.rows import HEADER_SIZE
 
 # A record's operation, and whether it has an after image.

@@ -12,10 +12,10 @@ from zlib_ng.zlib_ng import crc32
 
 from schemas.errors import NOTHING_APPLIED, DownstreamError, Where
 from schemas.sql.literals import Render, Renderers, compile_renderers, source_reader
-from schemas.sql.row_record import compile_check
 from schemas.structure import WrittenColumn
 from schemas.wire.avro_schema import KEY_CHANGE, OP_AT
 from schemas.wire.epoch import digest_of
+from schemas.wire.row_check import compile_check
 from schemas.wire.rows import HEADER_SIZE, widened
 from spark_consumer.plan.plan import Mode, SlicePlan, TablePlan
 from spark_consumer.plan.statements import merged_deletes, merged_inserts

@@ -13,9 +13,10 @@ from functools import lru_cache
 
 from schemas.codegen import compile_function, indent
 from schemas.quote import quoted
-from schemas.sql.literals import AFTER_AT, Render, key_match, literal_lines, literal_names, tuple_text
+from schemas.sql.literals import Render, key_match, literal_lines, literal_names, tuple_text
 from schemas.structure import Column, TableStructure
 from schemas.types import codec_of
+from schemas.wire.avro_schema import AFTER_AT
 from spark_consumer.target.table import TargetTable
 from spark_consumer.target.versioned import END
 

@@ -19,10 +19,9 @@ from zlib_ng.zlib_ng import crc32
 from schemas.access.kafka_security import OPEN, PROTOCOL_HINT, KafkaSecurity, Refusal
 from schemas.access.topic import reader_settings
 from schemas.errors import LogError, Where
-from schemas.sql.literals import key_table
 from schemas.wire.epoch import DIGEST_MODULUS, EpochCommitted, OffsetRange, StructureVersion
 from schemas.wire.log_records import UNFIT, At, EpochChain, check_rows, missing, no_record, read_epoch
-from schemas.wire.rows import Joiner, header_size, schema_name
+from schemas.wire.rows import Joiner, header_size, key_table, schema_name
 from spark_consumer.epochs.epoch_transactions import TransactionReader
 from spark_consumer.epochs.log_reader import LogReader
 from spark_consumer.epochs.start import first_epoch, first_kept, first_position

@@ -9,12 +9,12 @@ from typing import Any
 
 import fastavro
 
-from schemas.sql.row_record import compile_check
 from schemas.structure import TableStructure
 from schemas.types import avro_type
 from schemas.wire.avro_schema import read_record, row_schema
 from schemas.wire.epoch import StructureVersion
 from schemas.wire.log_records import structure_of
+from schemas.wire.row_check import compile_check
 from schemas.wire.rows import header_size, widened
 
 #: values by column: int, float, str, bytes, decimal.Decimal, None; dict for a JSON document with SQL types

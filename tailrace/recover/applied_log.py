@@ -74,7 +74,7 @@ class AppliedLog:
     def __init__(self, sink: ServerSink, rows: RecordRows, seen: set[QualifiedName]) -> None:
         self._sink, self._rows, self._seen = sink, rows, seen
         self._structures: dict[str, TableStructure] = {}
-        self.digest = 0
+        self._digest = 0
 
     def open(self) -> None:
         """Do nothing: the sink is already the channel's only writer."""
@@ -89,11 +89,11 @@ class AppliedLog:
 
     def begin(self) -> None:
         """Start an epoch."""
-        self._rows.records, self.digest = Records(), 0
+        self._rows.records, self._digest = Records(), 0
 
     def write(self, records: Records) -> None:
         """Keep an epoch's rows until it is committed."""
-        self.digest = (self.digest + digest_of(records.values)) % DIGEST_MODULUS
+        self._digest = (self._digest + digest_of(records.values)) % DIGEST_MODULUS
         self._rows.records.extend(records)
 
     def tracked(self) -> dict[bytes, bytes]:
@@ -102,12 +102,12 @@ class AppliedLog:
 
     def commit(
         self,
-        epoch_with: Callable[[tuple[OffsetRange, ...]], EpochCommitted],
+        epoch_with: Callable[[tuple[OffsetRange, ...], int], EpochCommitted],
         tracked: tuple[tuple[bytes, bytes | None], ...] = (),
     ) -> EpochCommitted:
         """Apply the epoch, or nothing of it if DownstreamError or LogError is raised."""
         # The epoch belongs to no log, so the channel keeps its log_id.
-        epoch = replace(epoch_with(()), log_id="")
+        epoch = replace(epoch_with((), self._digest), log_id="")
         self._structures |= {v.fingerprint: TableStructure.from_json(v.structure) for v in epoch.structures}
         self._seen.update((v.db, v.table) for v in epoch.structures)
         if epoch.transactions or epoch.rows or epoch.ddl:

@@ -80,6 +80,7 @@ def test_an_upstream_of_another_format_is_refused(tmp_path: Path, first: bytes, 
         relay.open_subdir("3e11fa47-71ca-11e1-9e33-c80aa9429562")
         relay.rotate(FILE)
         intake = Intake(relay, empty_gtid_set("mysql").tracker(), framing.FIRST_POSITION, RelaySettings())
+        intake.begin()
         with pytest.raises(RelayError, match="TR310") as caught:
             intake.take(_packet(first))
     finally:

@@ -153,8 +153,6 @@ def test_a_damaged_list_stops(tmp_path: Path, text: str) -> None:
 class KeptLog:
     """An epoch log in memory."""
 
-    digest = 0
-
     def __init__(self) -> None:
         self.epochs: list[EpochCommitted] = []
 
@@ -176,10 +174,10 @@ class KeptLog:
 
     def commit(
         self,
-        epoch_with: Callable[[tuple[OffsetRange, ...]], EpochCommitted],
+        epoch_with: Callable[[tuple[OffsetRange, ...], int], EpochCommitted],
         tracked: tuple[tuple[bytes, bytes | None], ...] = (),
     ) -> EpochCommitted:
-        self.epochs.append(epoch_with(()))
+        self.epochs.append(epoch_with((), 0))
         return self.epochs[-1]
 
     def abort(self) -> None: ...

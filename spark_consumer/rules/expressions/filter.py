@@ -20,14 +20,13 @@ from schemas.errors import ConfigError
 from schemas.structure import Column, TableStructure
 from schemas.types import codec_of, union_tags
 from schemas.varint import read_more
-from schemas.wire.avro_schema import OP_AT
+from schemas.wire.avro_schema import AFTER_AT
 from spark_consumer.rules.expressions import UnsupportedExpression
 from spark_consumer.rules.expressions.code import Coder, UnknownColumn
 from spark_consumer.rules.expressions.kinds import Unevaluable
 from spark_consumer.rules.expressions.parse import parse
 
 Test = Callable[[bytes], bool | None]
-_AFTER_AT = OP_AT + 1
 _log = structlog.get_logger()
 
 
@@ -193,10 +192,10 @@ def value_lines(structure: TableStructure, wanted: Collection[str], *, before: b
     The number is the column's index in the structure. The lines need ``value_names`` as globals. The wanted columns
     must be in the image.
     """
-    lines = [f"p = {_AFTER_AT + 1}"]
+    lines = [f"p = {AFTER_AT + 1}"]
     index = {column.name: i for i, column in enumerate(structure.columns)}
     if before:
-        lines += [f"if v[{_AFTER_AT}]:", *indent(_image(structure.after_image, index)), "p += 1"]
+        lines += [f"if v[{AFTER_AT}]:", *indent(_image(structure.after_image, index)), "p += 1"]
     image = structure.before_image if before else structure.after_image
     last = max((i for i, c in enumerate(image) if c.name in wanted), default=-1)
     return [*lines, *_image(image[: last + 1], index)]

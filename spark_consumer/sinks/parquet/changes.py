@@ -11,12 +11,12 @@ from typing import Any
 import fastavro
 import pyarrow as pa
 
-from schemas.sql.row_record import compile_check
 from schemas.structure import Column, TableStructure
 from schemas.types import codec_of
 from schemas.types.json_type import Json
 from schemas.types.text import Text
 from schemas.wire.avro_schema import KEY_CHANGE, OP_AT, read_record, row_schema
+from schemas.wire.row_check import compile_check
 from schemas.wire.rows import HEADER_SIZE, widened
 from spark_consumer.plan.plan import Mode, SlicePlan
 from spark_consumer.rows.render import UnknownHeader, event_of, tally, within

@@ -9,8 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from schemas.binlog import framing
-from schemas.sql.literals import key_table
 from schemas.tables import TableFilter
+from schemas.wire.rows import key_table
 from tests.support.binlogs.binlog_rows import rows_of
 from tests.support.binlogs.decoder import NOW, new_decoder, run
 from tests.support.binlogs.relay_events import event, format_description, gtid, query, xid

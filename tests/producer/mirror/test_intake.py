@@ -38,6 +38,7 @@ class Bench:
         self.rest, self.need = b"", 0
         begin = self.relay.position.pos if begin is None else begin
         self.intake = Intake(self.relay, self.gtids, begin, RelaySettings())
+        self.intake.begin()
 
     def send(self, *events: bytes) -> None:
         self.receive(framed(events))

@@ -18,7 +18,6 @@ from hypothesis import strategies as st
 from producer.decode.row_decoder import Images, RowDecoder
 from schemas.errors import LogError
 from schemas.sql.literals import compile_literals, compile_renderers
-from schemas.sql.row_record import compile_check
 from schemas.structure import Column, TableStructure
 from schemas.types import codec_of
 from schemas.types.json_sql import typed_literal
@@ -48,6 +47,7 @@ from schemas.wire.log_records import (
     read_version,
     structure_of,
 )
+from schemas.wire.row_check import compile_check
 from spark_consumer.epochs.tracker import BROKEN, tracker_inputs
 from spark_consumer.plan.plan import Mode, SlicePlan, TablePlan
 from spark_consumer.plan.statements import Limits

@@ -14,7 +14,6 @@ import fastavro
 from confluent_kafka import Message, Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from schemas.sql.literals import key_prefix
 from schemas.structure import Column, TableStructure
 from schemas.wire.avro_schema import KEY_CHANGE, avro_name, envelope, row_schema
 from schemas.wire.epoch import (
@@ -27,6 +26,7 @@ from schemas.wire.epoch import (
     TableTouched,
     encode_structure_version,
 )
+from schemas.wire.rows import key_prefix
 
 UUID = "00000000-0000-0000-0000-00000000cafe"
 Image = dict[str, Any]

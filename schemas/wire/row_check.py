@@ -7,12 +7,12 @@ from functools import lru_cache
 from typing import Any
 
 from schemas.codegen import compile_function, indent
-from schemas.sql.literals import AFTER_AT, key_prefix
 from schemas.structure import Column, TableStructure
 from schemas.types import codec_of, union_tags
 from schemas.types.json_avro import read_typed
 from schemas.varint import read_more
-from schemas.wire.avro_schema import OP_AT
+from schemas.wire.avro_schema import AFTER_AT, OP_AT
+from schemas.wire.rows import key_prefix
 
 _READ_LONG = ["l = v[p]; p += 1", "if l > 127: l, p = read_more(v, p, l)"]
 # Lines that skip a value, by Avro type.
