@@ -1,4 +1,4 @@
-"""On the executors: the rows of a partition, each with its conflict keys and its offset in Kafka."""
+"""Renders the rows of a partition on the executors, each with its conflict keys and its Kafka offset."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _HAS_BEFORE, _UPDATE, _DELETE = b"ud", ord("u"), ord("d")
 
 
 def unapplied_rows(plan: SlicePlan, applied: Sequence[Bits], rows: RangeRows) -> Iterator[Result]:
-    """The results for those of one partition's rows that no worker has applied; all of them are counted."""
+    """Yield the results for the rows of one partition that no worker has applied; all rows are counted."""
     yield tally(rows.values)
     missing = missing_rows(rows.partition, rows.offsets, applied)
     keys, values = list(compress(rows.keys, missing)), list(compress(rows.values, missing))
@@ -47,7 +47,7 @@ def _that_stay(plan: SlicePlan, keys: Sequence[bytes], values: Sequence[bytes]) 
 
 
 def with_conflict_keys(plan: SlicePlan, rows: RangeRows) -> Iterator[Result]:
-    """The results for one partition's rows, for several workers."""
+    """Yield the results for one partition's rows, for several workers."""
     keys, offsets, partition = rows.keys, rows.offsets, rows.partition
     yield tally(rows.values)
     values = all_widened(plan, rows.values)
@@ -99,7 +99,7 @@ class _TableResultBuilder:
     ) -> None:
         self._table, self._causality = table, causality
         structure = table.plan.structure
-        # To find out whether a row is half of an UPDATE costs as much as to render it.
+        # Finding out whether a row is half of an UPDATE costs as much as rendering it.
         self._moves = (structure.db, structure.table) in updated
         self._before: ConflictKeys = conflict_keys_of(structure, causality, before=True)
         self._after: ConflictKeys = conflict_keys_of(structure, causality, before=False)
@@ -128,7 +128,7 @@ class _TableResultBuilder:
         )
 
     def of_change(self, change: OrderedChange, value: bytes, partition: int, offset: int) -> ChangeToShare:
-        """A change that is applied in order."""
+        """Return a change that is applied in order, with its conflict keys."""
         return ChangeToShare(change, partition, (offset,), self._conflict_keys([value]))
 
     def _conflict_keys(self, values: Sequence[bytes]) -> tuple[bytes, ...]:

@@ -1,4 +1,4 @@
-"""A slice's rows shared among workers: rows that conflict are one worker's."""
+"""Shares a slice's rows among workers, so that conflicting rows go to the same worker."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from spark_consumer.rows.render import TableRenderer
 from spark_consumer.rows.results import ChangeToShare, Result, RowToShare
 from spark_consumer.rows.slice_rows import SliceRows, verify
 
-# What a row costs beside its bytes.
+# The cost of a row in addition to its bytes.
 _ROW_SIZE = 100
 #: what is to be shared
 _Row = RowToShare | ChangeToShare
@@ -144,8 +144,8 @@ def assign_to_workers(
     """Share rows among workers so that rows with a conflict key in common are one worker's, and the sizes are even.
 
     Args:
-        conflict_keys: of each row.
-        sizes: how much work each row is.
+        conflict_keys: the conflict keys of each row.
+        sizes: the cost of each row.
     """
     roots = _roots(conflict_keys)
     groups: dict[int, list[int]] = {}
@@ -164,7 +164,7 @@ def assign_to_workers(
 
 
 def _roots(conflict_keys: Sequence[Sequence[bytes]]) -> list[int]:
-    """For each row the first row of its group."""
+    """Return for each row the first row of its group."""
     parents = list(range(len(conflict_keys)))
 
     def find(row: int) -> int:

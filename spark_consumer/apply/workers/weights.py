@@ -62,7 +62,7 @@ def _literal(column: bytes) -> bytes:
 
 
 def weights_from(target: ServerUrl, part: ConflictColumn, literals: Sequence[bytes]) -> list[bytes]:
-    """``weights`` on a connection of its own. Raises DownstreamError."""
+    """Call ``weights`` on a connection of its own. Raises DownstreamError."""
     try:
         with closing(connect(target)) as session:
             return weights(session, part, literals)
