@@ -30,14 +30,14 @@ class RelaySettings:
         str,
         Field(
             examples=["3e11fa47-71ca-11e1-9e33-c80aa9429562:1-23"],
-            description="a new relay log begins behind this GTID set; takes precedence over source.start",
+            description="start a new relay log after this GTID set; takes precedence over source.start",
         ),
     ] = ""
     relay_binlog_name: Annotated[
         str,
         Field(
             examples=["mysql-bin.000005"],
-            description="a new relay log begins with this binlog file, if the upstream writes no GTIDs",
+            description="start a new relay log with this binlog file, if the upstream writes no GTIDs",
         ),
     ] = ""
     max_file_size: Annotated[
@@ -45,20 +45,20 @@ class RelaySettings:
         BeforeValidator(parse_size),
         AfterValidator(_part_size),
         Field(
-            description="bytes at which a relay file ends behind a transaction and goes on in another part;"
-            " 0: files are the upstream's own"
+            description="bytes after which a relay file ends at a transaction and continues in another part;"
+            " 0: same files as the upstream"
         ),
     ] = 0
     sync_relay_log: Annotated[
         int,
         Field(
             ge=0,
-            description="fsync after so many transactions, and whenever the upstream pauses; 1: after each; 0: when"
-            " the operating system likes. Nothing is published before it is on disk, whatever it is",
+            description="fsync after this many transactions and when the upstream pauses; 1: after each; 0: leave it to"
+            " the operating system. In each case transactions are published only when they are on disk",
         ),
     ] = 10_000
     relay_log_recovery: Annotated[
-        bool, Field(description="at start, discard what is not published yet and fetch it again")
+        bool, Field(description="at start, discard unpublished events and fetch them again")
     ] = False
 
 
@@ -70,8 +70,10 @@ class EpochSettings:
     out at once, and under load there are no more epochs than this allows.
     """
 
-    max_rows: Annotated[int, Field(ge=1, description="rows")] = 20_000
-    max_bytes: Annotated[Size, Field(description="bytes of binlog, as a number or such as 16MiB")] = 16 << 20
+    max_rows: Annotated[int, Field(ge=1, description="rows after which an epoch ends")] = 20_000
+    max_bytes: Annotated[
+        Size, Field(description="bytes of binlog after which an epoch ends, as a number or like 16MiB")
+    ] = 16 << 20
     max_delay: Annotated[
         Duration, Field(description="how long a transaction may wait for others: 200ms, 1s, or seconds")
     ] = 0.2

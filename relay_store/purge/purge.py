@@ -47,14 +47,18 @@ class PurgeRules:
     ] = 3600
     expires: Annotated[
         float,
-        Field(ge=0, allow_inf_nan=False, description="hours since a file was last updated; 0: no such rule"),
+        Field(
+            ge=0,
+            allow_inf_nan=False,
+            description="delete files that were last updated this many hours ago; 0: no such rule",
+        ),
     ] = 0
     remain_space: Annotated[
         float,
         Field(
             ge=0,
             allow_inf_nan=False,
-            description="GB (2^30 bytes) to be kept free on the disk, oldest files first; 0: no such rule",
+            description="delete the oldest files to keep this many GB (2^30 bytes) free on the disk; 0: no such rule",
         ),
     ] = 15
     passed: Annotated[

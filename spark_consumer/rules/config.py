@@ -64,13 +64,17 @@ class ConsumerSettings:
         ),
     ] = "main"
     checkpoint_dir: Annotated[
-        Path, Field(description="Spark's checkpoints, a folder for each channel; a cache, safe to delete")
+        Path,
+        Field(
+            description="folder of Spark's checkpoints, with a folder for each channel; a cache, safe to delete"
+        ),
     ] = Path("checkpoint")
     max_batch_rows: Annotated[
-        int, Field(ge=1, description="rows of one downstream transaction, at least one epoch")
+        int, Field(ge=1, description="the most rows of a downstream transaction, unless one epoch has more")
     ] = 200_000
     max_batch_bytes: Annotated[
-        Size, Field(description="bytes of binlog in one downstream transaction, at least one epoch")
+        Size,
+        Field(description="the most bytes of binlog of a downstream transaction, unless one epoch has more"),
     ] = 128 << 20
     max_batch_delay: Annotated[
         Span, Field(description="how long a batch that is not full waits for more epochs; 0: not at all")
@@ -81,14 +85,14 @@ class ConsumerSettings:
     pause_time: Annotated[
         Span,
         Field(
-            description="how long the current batch may go on after SIGTERM; then the next start applies it"
+            description="how long the current batch may continue after SIGTERM; otherwise the next start applies it"
         ),
     ] = 10
     compact: Annotated[
-        bool, Field(description="the changes of a row in one downstream transaction become one")
+        bool, Field(description="merge the changes of a row in a downstream transaction into one")
     ] = True
-    multiple_rows: Annotated[bool, Field(description="changes of several rows become one statement")] = True
-    statement_rows: Annotated[int, Field(ge=1, description="the most rows of one statement")] = 2_000
+    multiple_rows: Annotated[bool, Field(description="write several rows with one statement")] = True
+    statement_rows: Annotated[int, Field(ge=1, description="the most rows of a statement")] = 2_000
     consistency: Annotated[
         Literal["batch", "worker"],
         Field(
@@ -97,7 +101,7 @@ class ConsumerSettings:
         ),
     ] = "batch"
     worker_count: Annotated[
-        int, Field(ge=1, le=256, description="connections that write, where consistency is worker")
+        int, Field(ge=1, le=256, description="number of connections that write, if consistency is worker")
     ] = 4
     causality: Annotated[
         Literal["rows", "tables"],
@@ -110,7 +114,7 @@ class ConsumerSettings:
         Field(description="tolerate rows that already exist or are already deleted; see docs/PIPELINE.md"),
     ] = False
     safe_mode_duration: Annotated[
-        Span, Field(description="safe mode for this time after each start: 90s, 5m")
+        Span, Field(description="how long to use safe mode after each start: 90s, 5m")
     ] = 0
 
     @property

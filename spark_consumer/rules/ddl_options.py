@@ -58,8 +58,8 @@ class DdlOptions:
         Literal["upstream", "innodb"],
         Field(
             description=(
-                "engine of tables whose engine has no transactions (MyISAM, Aria, MEMORY, CSV, ARCHIVE): as"
-                " upstream, or InnoDB"
+                "engine of tables that have an engine without transactions upstream (MyISAM, Aria, MEMORY, CSV,"
+                " ARCHIVE): upstream (the same) or innodb"
             )
         ),
     ] = "upstream"
