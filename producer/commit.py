@@ -1,4 +1,4 @@
-"""Epochs into the log: one transaction each, of which at most one is being committed while the next is decoded."""
+"""Commits epochs to the log, one transaction each. While one is being committed, the next one is decoded."""
 
 from __future__ import annotations
 

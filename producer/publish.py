@@ -2,8 +2,8 @@
 
 Rows come from the relay files alone. The upstream is asked only for structures that the binlog does not describe.
 
-It begins behind the last committed epoch, so that an interrupted one is simply written anew. While Kafka
-takes one epoch in and a thread waits for that, the next one is decoded; at most one is under way.
+It starts after the last committed epoch, so an interrupted epoch is written again. While a thread waits for the
+commit of one epoch, the next one is decoded; at most one commit is in progress.
 """
 
 from __future__ import annotations

@@ -47,7 +47,7 @@ from schemas.wire.epoch import EpochCommitted
 log = structlog.get_logger()
 
 _REPORT = 1.0  # seconds between progress reports
-# Seconds for which Kafka is waited for: without end nobody would hear of it, and a bounded run has somebody waiting.
+# Seconds to wait for Kafka before an error is reported; less in a bounded run, for which somebody waits.
 _PATIENCE, _BOUNDED_PATIENCE = 600.0, 120.0
 # A Kafka transaction may be open meanwhile, which the broker ends after ten minutes: the commit has to be in time.
 _REGISTRY_PATIENCE = 540.0
@@ -97,7 +97,7 @@ class ProducerProgress:
 
 
 class _MirrorThread(threading.Thread):
-    """Runs the mirror; an error of its stops the publisher and is raised in the caller."""
+    """Runs the mirror; its error stops the publisher and is raised in the caller."""
 
     def __init__(self, mirror: Mirror, stop: threading.Event) -> None:
         super().__init__(name="mirror", daemon=True)

@@ -122,7 +122,7 @@ class EventDecoder:
     # -- between the walks -----------------------------------------------------------------------
 
     def end_epoch(self, now: Now) -> OpenEpoch:
-        """The open epoch, which another one follows."""
+        """Open the next epoch, and return the one that ended."""
         state, ended = self.state, self.state.epoch
         ended.saw_channel_table = self._table_ids.take_saw_channel_table()
         state.epoch = OpenEpoch(ended.number + 1, now.monotonic)
@@ -131,7 +131,7 @@ class EventDecoder:
         return ended
 
     def leave_file_for(self, subdir: str, name: str) -> None:
-        """The file before is read to its end, and the log goes on at the start of this one.
+        """Go to the start of the next file, and drop a transaction that the file before left open.
 
         Raises:
             DecodeError: TR415, the file before ended within a transaction too large to take back.

@@ -1,4 +1,4 @@
-"""Where a row is decoded: for each table structure, one generated function from a rows event to Kafka records.
+"""Decodes rows: for each table structure and kind of rows event, a generated function makes the Kafka records.
 
 The function walks the event's rows and adds a key and a value for each: the key and the envelope of
 ``schemas.wire.avro_schema``, in Avro bytes. It is straight code without calls per value, save for the types that

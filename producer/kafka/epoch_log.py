@@ -129,7 +129,7 @@ class EpochLog:
     Args:
         bootstrap_servers: Kafka's addresses.
         prefix: the topics' common prefix, which is also the producer's identity.
-        partitions: of the rows topic, when it has to be created.
+        partition_count: of the rows topic; an existing topic with another number is refused.
         security: what Kafka asks for.
         patience: seconds for which a Kafka that is away is waited for.
 

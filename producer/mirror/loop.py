@@ -1,8 +1,8 @@
 """Mirrors the upstream's binlog into the relay log, byte for byte.
 
 One step: receive what is there, check each event (checksum, and that it begins exactly where our file
-ends), append, and sync when the upstream has nothing more to give or enough has piled up. Events that
-the dump thread makes up (artificial ROTATE and FORMAT_DESCRIPTION, heartbeats) steer, and are not written.
+ends), append, and sync when the upstream has nothing more to send or enough bytes wait. Events that the dump
+thread creates (artificial ROTATE and FORMAT_DESCRIPTION, heartbeats) are processed but not written.
 
 A full disk is a pause: the relay log goes back to what relay.meta vouches for, and once there is room the
 rest is fetched again.
@@ -147,7 +147,7 @@ class Mirror:
                     stop.wait(delay)
 
     def _show_what_is_here(self, stop: threading.Event) -> bool:
-        """Whoever waits for what is here already must not wait for the upstream; false if the disk is full."""
+        """Sync, so that readers see all that was received. Returns False if the disk is full."""
         try:
             self.relay.sync()
         except DiskFull as error:

@@ -29,7 +29,7 @@ class Start:
     Attributes:
         gtid_set: behind these transactions, if the upstream writes GTIDs.
         file: with this binlog file.
-        published: the last epoch, if there is one: at whatever the upstream still has, which must reach back to it.
+        published: the last epoch of the log; with the oldest file that the upstream has, which must reach back to it.
         place: with the upstream's own beginning, or with what comes from now on. Either way files are kept from their
             first byte; the publisher is told where to begin.
         tables: those that are replicated.

@@ -1,4 +1,4 @@
-"""Where an upstream's rows come from, as each epoch tells it; and whether they are our own, come back."""
+"""Finds where the upstream's rows come from, which each epoch records, and whether they are this pipeline's own."""
 
 from __future__ import annotations
 

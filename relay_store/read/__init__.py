@@ -1,1 +1,1 @@
-"""Reading the relay log: blocks of complete events, from a position up to the last synced event."""
+"""Reading relay files: blocks of complete events, up to the last complete group that the writer shows."""

@@ -1,1 +1,1 @@
-"""Writing the relay log: bytes, then fsync, then metadata; only then readers see the bytes."""
+"""Writing relay files: bytes, then fsync, then metadata; then readers see the bytes."""

@@ -1,4 +1,4 @@
-"""Writes the relay log: first the bytes, then fsync, then the metadata; only then readers see the bytes.
+"""Writes the relay log: first the bytes, then fsync, then the metadata; then readers see them (or earlier, by `show`).
 
 The order of one `sync`:
   1. fdatasync of the active file;

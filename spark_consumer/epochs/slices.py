@@ -1,4 +1,4 @@
-"""Slices: runs of whole epochs that become one downstream transaction each."""
+"""Slices: runs of whole epochs, or parts of one epoch, that move the position in one downstream transaction each."""
 
 from __future__ import annotations
 

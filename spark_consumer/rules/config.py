@@ -144,7 +144,7 @@ class ConsumerConfig(ConsumerSettings, LogAddress):
         spark_conf: Spark properties that override ours.
         jars: Spark's Kafka connector and what it needs.
         class_archive: the archive of ``spark_consumer.job.class_archive``, with which the JVM starts in half the time.
-        upstream_folds: whether the patterns are in lower case, as all the upstream's names are.
+        upstream_lowers_names: whether the patterns are in lower case, as all the upstream's names are.
         folded: if the downstream stores all names in lower case, the upstream's tables that are known at the start;
             otherwise None. See ``spark_consumer.epochs.letter_case``.
     """

@@ -21,7 +21,7 @@ P = TypeVar("P")
 
 
 class Sink(Protocol[P]):
-    """The channel's only writer. One thread uses it; what it raises is a TailraceError, with nothing half applied."""
+    """The channel's only writer. One thread uses it. It raises TailraceErrors; ``applied`` says what is applied."""
 
     @property
     def position(self) -> Position:
@@ -41,7 +41,7 @@ class Sink(Protocol[P]):
         """
 
     def apply(self, prepared: P) -> Applied:
-        """Apply a slice and move the position, both or nothing.
+        """Apply a slice and move the position. If it fails, the position stays, and offering the slice again is safe.
 
         One that is applied already changes nothing. One that does not begin at the position is an error, and so is
         being no longer the channel's writer.

@@ -25,7 +25,7 @@ def server_channel(config: Config, name: str | None = None) -> ConsumerConfig:
 
 
 def channels_of(config: Config, target: Config) -> list[ConsumerConfig]:
-    """Return the configured channels that write to one of the ``targets``."""
+    """Return the configured channels that write to the same target as the configuration ``target``."""
     names = dict.fromkeys([config.consumer.channel, *config.channel])
     found = {name: config.for_channel(name).target for name in names}
     names_of = [name for name, one in found.items() if one is not None and one == target.target]

@@ -353,7 +353,7 @@ def set_consistent(session: Session, channel: ChannelKey, token: int) -> None:
 
 
 def move(session: Session, channel: ChannelKey, to: Position) -> None:
-    """Move the position, inside the open transaction; token and ledger do not change."""
+    """Move the position, inside the open transaction; token and source of the ledger's numbers stay."""
     affected = session.run(_MOVE, (*_values(to, _MOVED), *channel))
     if affected != 1:
         raise DownstreamError("TR611", f"the position of channel {channel} was not written")
