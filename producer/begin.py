@@ -1,4 +1,4 @@
-"""Where publishing begins: behind the last committed epoch, or where the relay log says that a new log begins."""
+"""Finds the position at which publishing starts: after the last committed epoch, or at the start of a new log."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from schemas.wire.epoch import EpochCommitted
 
 log = structlog.get_logger()
 
-_PAUSE = 0.02  # seconds between two looks at the relay log
+_PAUSE = 0.02  # seconds between two checks of the relay log
 
 
 @dataclass(frozen=True)
@@ -54,7 +54,7 @@ def find_begin(
     mark: Mark | None,
     stop: threading.Event,
 ) -> Begin | None:
-    """Where to begin, as soon as the mirror has come so far; None on a stop.
+    """Wait until the mirror has reached the start position and return it; None if stopped.
 
     Args:
         last: the log's last epoch; None for a new log.
@@ -62,7 +62,7 @@ def find_begin(
         mark: is set to what is needed.
 
     Raises:
-        RelayError: the relay log does not have the place.
+        RelayError: the relay log does not contain the position.
     """
     find = (
         _first(root, flavor) if last is None else _behind(root, flavor, last, with_prepared=mark is not None)
@@ -107,7 +107,7 @@ def _behind(
 
 
 def duplicates_behind(root: Path, executed: GtidSet, here: RelayPosition) -> DuplicateFilter:
-    """Which transactions from a place on were published before, as far as the file before the place tells."""
+    """Build the filter for transactions after ``here`` that are already published, from the file's earlier events."""
     begin = RelayPosition(here.subdir, here.file, FIRST_POSITION)
     is_first_file = binlog_files(root / here.subdir)[:1] == [here.file]
     earlier = blocks_between(root, begin, here.pos)
@@ -132,7 +132,7 @@ def seed(structures: Structures) -> None:
         if not structures.seeded:
             structures.seed()
     except UpstreamError as error:
-        # With full metadata nobody needs them; without, the first table that lacks one says so.
+        # With full metadata they are not needed; otherwise the first table without one raises the error.
         log.warning("structures_not_read", reason=str(error))
     except Interrupted:
         log.info("structures_not_read", reason="a stop")

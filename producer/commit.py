@@ -71,9 +71,9 @@ class Committer:
 
     Args:
         log_id: of the log that they go to.
-        origins: what each epoch tells of where its rows come from.
+        origins: ids of the servers and logs that the rows originate from, for each epoch's record.
         progress: gets the counts.
-        tail: the relay log's durable end, which no epoch may be ahead of; None when nobody writes the relay log.
+        tail: the durable end of the relay log; no epoch is committed past it. None if no mirror is running.
         mark: what keeps purges away from files that are not published yet; None where nothing is purged.
     """
 
@@ -95,12 +95,12 @@ class Committer:
 
     @property
     def is_under_way(self) -> bool:
-        """Whether a commit was begun that ``finish`` was not called for."""
+        """Whether a commit was started and not yet finished."""
         return self._under_way is not None
 
     @property
     def is_waiting(self) -> bool:
-        """Whether Kafka has not answered to the last commit yet."""
+        """Whether the last commit is still unacknowledged."""
         return self._under_way is not None and not self._under_way.done()
 
     def write(self, records: Records) -> None:

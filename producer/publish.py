@@ -61,12 +61,12 @@ class Publisher:
         root: the relay directory.
         tail: the mirror's durable tail; None when nobody writes the relay log.
         mark: what keeps purges away from files that are not published yet; None where nothing is purged.
-        upstream: where structures are read that the log does not tell; None where there is no upstream.
+        upstream: source of structures that the log does not contain; None without an upstream.
         began: called with the log's id once it has an epoch.
         origins: where the upstream's rows come from.
 
     Attributes:
-        reached: set when a run ends: up to here everything is published or of no concern.
+        reached: set when a run ends; everything before it is published or irrelevant.
     """
 
     def __init__(
@@ -115,7 +115,7 @@ class Publisher:
                 self._mark.flush()
 
     def _write_first_epoch(self, begin: Begin, structures: Structures, committer: Committer) -> None:
-        """Epoch 0 holds nothing but the place where the log starts, and why there: it is decided once, for good."""
+        """Write epoch 0, which only records the start position of the log and the reason for it; it never changes."""
         changes, folds = structures.take_changes(), self._rules.tables.folds
         epoch = OpenEpoch(0, opened=_now().monotonic)
         executed, log_begins = str(begin.executed), begin.log_begins
@@ -175,7 +175,7 @@ class Publisher:
     def _publish_block(
         self, block: RelayBlock, reader: RelayReader, stream: EpochStream, committer: Committer
     ) -> None:
-        """Decode a block, and pass on what it completes."""
+        """Decode a block and commit the epochs it completes."""
         stream.enter(block, partial(duplicates_behind, self._root), reader.format_description)
         _pass_on(stream.decode_block(block), committer)
         self.progress.decoded(stream.here, stream.oldest_ms)
@@ -185,7 +185,7 @@ class Publisher:
             committer.write(records)
 
     def _idle(self, stream: EpochStream, committer: Committer) -> None:
-        """Nothing to read just now: complete what is under way, seal what is due."""
+        """Idle: finish a pending commit and seal a due epoch."""
         self._origins.keep_up()
         committer.finish()
         _pass_on(stream.due(), committer)
@@ -214,7 +214,7 @@ def _wait(stream: EpochStream) -> float:
 
 
 def _end_of_run(stream: EpochStream, stop: threading.Event, until: Until | None) -> Callable[[], bool]:
-    """Tells whether to end here: behind the GTID set, at the place, or a while behind the stop."""
+    """Return a function that tells whether the run is over: its end is reached, or it was stopped a while ago."""
     deadline: float | None = None
 
     def is_over() -> bool:

@@ -123,7 +123,7 @@ def run_producer(
     """Mirror and publish until ``stop`` is set or the configured end is reached.
 
     Args:
-        look: tells where the upstream's rows come from.
+        look: returns the ids of the servers and logs that the upstream's rows originate from.
 
     Raises:
         UpstreamError, RelayError, DecodeError, LogError: what stopped it; nothing is lost, and the next

@@ -25,7 +25,7 @@ class DecodeRules:
     Attributes:
         tables: those that are replicated.
         accounts: whether statements on accounts, which may hold passwords, are published.
-        skip: what to pass over that cannot be replicated.
+        skip: rules for events that cannot be replicated and are skipped.
         schema_name: what names a structure's schema on the wire.
         stop_behind: stop exactly behind this GTID set.
     """
@@ -49,7 +49,7 @@ class Skipping:
     def passes_over(
         self, kind: Skippable, tables: Iterable[tuple[str, str]], error: DecodeError, where: Where
     ) -> tuple[tuple[str, str, str], ...]:
-        """What to count if the rules pass over an event that concerns these tables; else raises ``error``."""
+        """Return the counter keys if a rule skips an event of these tables; otherwise raise ``error``."""
         names = list(dict.fromkeys(tables))
         if not names or not all(any(rule.allows(*name, kind) for rule in self._rules) for name in names):
             raise error

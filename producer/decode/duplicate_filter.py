@@ -57,7 +57,7 @@ class DuplicateFilter:
         """Whether the transaction that begins here was published before.
 
         Raises:
-            DecodeError: TR408, it is not sure.
+            DecodeError: TR408, it cannot be determined.
         """
         last = self._had.get(domain)
         if last is None:

@@ -1,4 +1,4 @@
-"""Relay blocks in, epochs out: where each ends, by its limits, by its DDL, and where a recovery brought a channel."""
+"""Turns relay blocks into epochs. An epoch ends at its limits, at a DDL, and where a recovery stopped a channel."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ class EpochStream:
     def decode_block(self, block: RelayBlock) -> Iterator[Records | SealedEpoch]:
         """Decode a block of the file that was entered.
 
-        Yields epochs that are whole; and in front of each, of one that outgrows memory, its first records.
+        Yields complete epochs; if an epoch is too large for memory, its first records before it.
 
         Raises:
             DecodeError, RelayError: an event that cannot be replicated.
@@ -102,7 +102,7 @@ class EpochStream:
         yield from self._end_at(self.here)
 
     def hand_over_whole_transactions(self) -> Records:
-        """The open epoch's records at hand that belong to transactions that are whole."""
+        """Take the records of completed transactions out of the open epoch."""
         state = self._state
         return state.epoch.hand_over_before(
             state.groups.transaction.first if state.in_group else state.epoch.seq

@@ -165,7 +165,7 @@ class PreparedTransactions:
         self._open[xid] = PreparedTransaction(xid, gtid, begin.subdir, begin.file, begin.pos, end)
 
     def committed(self, xid: str) -> PreparedTransaction:
-        """It is open no longer; its rows take effect.
+        """Remove a committed transaction and return it.
 
         Raises:
             DecodeError: TR406, it was prepared before this log begins.
@@ -181,7 +181,7 @@ class PreparedTransactions:
         return prepared
 
     def rolled_back(self, xid: str) -> None:
-        """It is open no longer; its rows never take effect."""
+        """Remove a rolled-back transaction."""
         if self._open.pop(xid, None) is None:
             log.info("unknown_prepared_transaction_rolled_back", xid=xid)
 

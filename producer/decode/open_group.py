@@ -117,7 +117,7 @@ class Groups:
         stop_behind: the GTID set behind which to stop.
 
     Attributes:
-        transaction: the open group, or what stands outside of groups.
+        transaction: the open group, or the events between groups.
         duplicates: of MariaDB, which of the sub-directory's transactions are in ``tracker`` already.
         stopped: whether ``stop_behind`` is executed.
     """
@@ -134,7 +134,7 @@ class Groups:
         self.duplicates = duplicates
 
     def new_file(self, first: int, is_other_server: bool) -> None:
-        """Stand outside of groups, at the start of a file. Args: ``first`` as of the next transaction."""
+        """Start a file, outside any group. ``first``: number of the next record."""
         self.scanner.reset()
         self.transaction = OpenGroup(first)
         if is_other_server:
@@ -218,11 +218,11 @@ class OpenGroup:
         server_id: of the server that it was made on.
         commit_ms: when it was committed there, ms since 1970.
         has_gtid: whether its GTID counts as executed behind it.
-        begin: where its first event is in its file; None if no event has begun it.
+        begin: where its first event is in its file; None if it has no event yet.
         is_passed_over: whether its rows are ignored: it was published before, or it is an XA transaction, whose rows
             follow when it commits.
         is_xa: whether it prepares an XA transaction.
-        awaits_prepare: whether its XA PREPARE is to come.
+        awaits_prepare: whether its XA PREPARE is still to come.
         statement: the text of the statement whose rows follow, if the upstream logs it.
         savepoints: those that are set; None before the first.
         skipped: events that a rule passed over, by schema, table and kind.

@@ -87,7 +87,7 @@ class RowDecoder:
 
         Args:
             kind: ``write``, ``update`` or ``delete``.
-            images: the columns that these events have. What they lack of this decoder's after image is as before.
+            images: the columns that these events have. Columns missing from the after image keep their before values.
             diffs: of PARTIAL_UPDATE_ROWS, where JSON documents come as diffs.
         """
         structure = self.structure

@@ -199,7 +199,7 @@ class RowsEventForm:
 
         Raises:
             DecodeError: TR412, another number of columns than in TABLE_MAP.
-            ImageLacksColumns: TR413, columns are missing without which nobody knows what happened to which row.
+            ImageLacksColumns: TR413, columns are missing that are needed to identify or reconstruct the row.
         """
         begin = p = i + FLAGS_AT
         beginning = data[begin : i + self.offset]
@@ -280,14 +280,14 @@ class RowsEventForm:
 
 
 class RowsEventHeader(NamedTuple):
-    """What the beginning of a rows event comes to.
+    """Everything derived from the head of a rows event.
 
     Attributes:
         table_source: ``source.flags`` to ``source.table`` of an ordinary row, as Avro bytes.
         table_source_moved: the same of half a key change.
         decode: the generated decoder of these images.
         decoder: the structure that the rows are published with.
-        doubt: what the event itself has to be asked.
+        doubt: check needed for each event, None if none.
         bytes_at_a_time: the decoder's.
     """
 
@@ -300,7 +300,7 @@ class RowsEventHeader(NamedTuple):
 
 
 class Doubt(Enum):
-    """What has to be looked at in each event that begins so, since its beginning does not tell."""
+    """What must be checked in each event because the head alone does not determine it."""
 
     #: a document may come as a diff of one that is not in the before image
     DOCUMENT = "document"
@@ -321,7 +321,7 @@ def check_doubt(
     *,
     has_triggers: bool,
 ) -> None:
-    """Refuse an event, of those whose beginning leaves a doubt, that cannot be taken in.
+    """Check an event whose head leaves a doubt; raise if it cannot be decoded.
 
     Args:
         p: where its first row image begins in ``data``, and ``end`` where its last one ends.

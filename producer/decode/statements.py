@@ -176,7 +176,7 @@ EngineOf = Callable[[SchemaChanged], str | None]
 
 
 def engine_unknown(change: SchemaChanged) -> str | None:
-    """The engine where there is nobody to ask."""
+    """Return None: used when no upstream is available."""
     return None
 
 
@@ -238,7 +238,7 @@ class SchemaChanges:
     def _tracked(self, db: str, table: str) -> str | None:
         """The fingerprint of the structure that a table's next rows will have, if the definition says so for sure."""
         structure = self._structures.after((db, table))
-        # A registry would have to be told of the structure before it had a name.
+        # With a registry, the structure would have to be registered first to get its id.
         if structure is None or self._schema_name is not fingerprint_of:
             return None
         return fingerprint_of(structure).hex()
@@ -251,7 +251,7 @@ class Effect(Enum):
     #: it sets a savepoint, or rolls rows back
     TRANSACTION = "transaction"
     DDL = "ddl"
-    #: it changes rows that are not in the log, or nobody knows what it does
+    #: it changes rows that are not in the log, or its effect is unknown
     NOT_LOGGED = "not logged"
 
 
@@ -328,7 +328,7 @@ def is_replicated(statement: ClassifiedStatement, tables: TableFilter) -> bool:
         return tables.allows_database(statement.database)
     names = [(t.db, t.table) for t in statement.tables]
     names += [(t.renamed_to_db or t.db, t.renamed_to) for t in statement.tables if t.renamed_to]
-    # Of a statement on both replicated and excluded tables the channel takes its part, or stops.
+    # If a statement names replicated and excluded tables, the channel applies only its part, or stops.
     return any(tables.allows(db, table) for db, table in names)
 
 

@@ -29,7 +29,7 @@ TrackedRecord = tuple[bytes, bytes | None]
 
 
 class Now(NamedTuple):
-    """The time, as whoever has a clock passes it to those that have none.
+    """The current time, passed in so that this code reads no clock.
 
     Attributes:
         monotonic: seconds.
@@ -45,7 +45,7 @@ class EpochLimits(EpochSettings):
     """When an epoch ends: the fields of ``[epoch]``, and one that is no setting.
 
     Attributes:
-        heartbeat: seconds after which an epoch without rows is written too, to carry the position forward.
+        heartbeat: seconds after which an empty epoch is written, to advance the position.
     """
 
     heartbeat: float = 5.0
@@ -109,7 +109,7 @@ class OpenEpoch:
 
     Attributes:
         opened: when it began, seconds, monotonic.
-        records: what is not yet handed to Kafka; a huge transaction is handed over in parts.
+        records: records not yet sent to Kafka; a huge transaction is sent in parts.
         held: bytes of binlog, unpacked, that were read since all records were last handed over.
         size: bytes of binlog of its whole transactions.
         seq: the number of records so far, handed over or not.
@@ -149,7 +149,7 @@ class OpenEpoch:
         return not self.transactions and not self.seq and self.ddl is None
 
     def add_group(self, gtid: str | None, commit_ms: int, size: int) -> None:
-        """One whole transaction group is in."""
+        """Add a completed transaction group to the counts."""
         if not self.transactions:
             self.first_gtid, self.first_commit_ms = gtid, commit_ms
         self.last_gtid, self.last_commit_ms = gtid, commit_ms
@@ -157,7 +157,7 @@ class OpenEpoch:
         self.size += size
 
     def drop_last(self, number: int) -> None:
-        """Take back the last records, which must not have been handed over."""
+        """Remove the last records, which must not have been sent yet."""
         columns = {ord("c"): 0, ord("u"): 1, ord("d"): 2}
         for value, moved in self.records.drop_last(number):
             header = value[: header_size(value)]
@@ -192,7 +192,7 @@ class OpenEpoch:
         return delay - (now.monotonic - self.opened)
 
     def is_full(self, limits: EpochLimits) -> bool:
-        """Whether nothing more may come in behind the transaction that was the last."""
+        """Whether the size limits are reached."""
         return self.seq >= limits.max_rows or self.size >= limits.max_bytes or self.ddl is not None
 
     def is_late(self, limits: EpochLimits, now: Now) -> bool:
@@ -217,10 +217,10 @@ class OpenEpoch:
 
 @dataclass(frozen=True)
 class SealedEpoch:
-    """An epoch that nothing more comes into.
+    """A completed epoch.
 
     Attributes:
-        record: what it will be committed with, but for the fields that only its committer knows.
+        record: its record, without the fields that the committer fills in.
         records: its last records, behind those that were handed out while it was open.
         tracked: the tracked structures that changed with it.
         saw_channel_table: as of the open epoch.
@@ -322,6 +322,6 @@ class StatedStructures:
         return self._current.get((db, table))
 
     def forget(self, db: str, table: str) -> None:
-        """Whatever the table is now, its next rows state its structure anew."""
+        """Publish the table's structure again with its next rows."""
         self._current.pop((db, table), None)
         self._partial.pop((db, table), None)

@@ -15,7 +15,7 @@ class PublishProgress:
 
     Attributes:
         read: up to here the relay log is decoded.
-        waiting: first commit of each epoch that is sealed and not in Kafka, ms since 1970; 0 without a transaction.
+        waiting: first commit time of each sealed epoch that is not in Kafka yet, ms since 1970; 0 without one.
         open_ms: of the oldest transaction behind them that was decoded; 0 without one.
     """
 
@@ -38,7 +38,7 @@ class PublishProgress:
             durable: the relay log's end.
             now: seconds since 1970.
 
-        Returns None while nobody knows it: the relay log, or what is in it, was not read yet.
+        Returns None while it is unknown: the relay log, or what is in it, was not read yet.
         """
         oldest = next(filter(None, (*self.waiting, self.open_ms)), None)
         if oldest is not None:

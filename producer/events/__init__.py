@@ -1,1 +1,1 @@
-"""Bytes of the binlog to events that say what they mean."""
+"""Parses binlog bytes into typed events."""

@@ -1,8 +1,8 @@
 """Compressed events to the ordinary events that they were made of: MySQL's transactions, MariaDB's single events.
 
-MySQL's TRANSACTION_PAYLOAD has a whole transaction (source: codecs, transaction_payload.h). A few hundred kilobytes may
-unpack to gigabytes, honestly or not. So the events come out in blocks, no more of them than the event itself states,
-and what is held at a time is a block, or one event that is larger.
+MySQL's TRANSACTION_PAYLOAD has a whole transaction (source: codecs, transaction_payload.h). A few hundred
+kilobytes may decompress to gigabytes, legitimately or maliciously. Events are therefore yielded in blocks and
+never more bytes than the event declares; at most one block (or one larger event) is in memory.
 
 MariaDB's (log_bin_compress) have everything up to the first row image, or up to the statement's text, as it is, and
 compress the rest (source: sql/log_event.cc, ``query_event_uncompress``, ``row_log_event_uncompress``).

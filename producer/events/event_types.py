@@ -1,4 +1,4 @@
-"""Event types that carry nothing, and those that stop the producer, each with its remedy."""
+"""Event types without content, and those that stop the producer, with hints."""
 
 from __future__ import annotations
 

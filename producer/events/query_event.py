@@ -100,7 +100,7 @@ class QueryEvent:
 
 
 def in_lower_case(query: QueryEvent, flavor: Flavor) -> QueryEvent:
-    """An event of a server that has all names in lower case, with those of its DDL so as well.
+    """Return the event with the names in its DDL in lower case, as the server compares them.
 
     Raises:
         DecodeError: TR409, a name cannot be changed in the text.

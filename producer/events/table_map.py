@@ -85,7 +85,7 @@ _ONE_BYTE_META = {FLOAT, DOUBLE, BLOB, GEOMETRY, JSON, VECTOR, TIME2, DATETIME2,
 
 @dataclass(frozen=True)
 class TableMap:
-    """What a TABLE_MAP event says, however much of it the upstream's settings let it say.
+    """A parsed TABLE_MAP event; how much metadata it has depends on the upstream's settings.
 
     Attributes:
         columns: type code, metadata and nullability of each.
@@ -101,7 +101,7 @@ class TableMap:
 
     @property
     def full(self) -> bool:
-        """Whether it names the columns, and so says the rest too."""
+        """Whether it has full metadata (column names and the rest)."""
         return _COLUMN_NAME in self.optional or not self.columns
 
     @property

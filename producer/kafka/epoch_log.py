@@ -56,7 +56,7 @@ _PART = 8 << 20
 _FRAMING = 16 << 10
 _BATCH = 1 << 20
 _TIMEOUT = 10.0  # seconds of one attempt
-_SLICE = 0.5  # seconds in which nobody looks whether to go on waiting
+_SLICE = 0.5  # seconds between checks whether to keep waiting
 # As long as a broker keeps an open transaction: what is waited for longer could not be committed any more.
 _TRANSACTION_MS = 600_000
 _T = TypeVar("_T")
@@ -66,7 +66,7 @@ _FENCED = {
     KafkaError.PRODUCER_FENCED,
     KafkaError.INVALID_PRODUCER_EPOCH,
 }
-# There is no broker, or it does not answer: both pass.
+# No broker is reachable; this is temporary.
 _AWAY = {
     KafkaError._TRANSPORT,
     KafkaError._ALL_BROKERS_DOWN,
@@ -117,7 +117,7 @@ def _emptied(what: str, prefix: str) -> LogError:
 
 
 class Left(Exception):
-    """Kafka or the schema registry was away when the producer was stopped: the next start writes the epoch in hand."""
+    """The producer was stopped while Kafka or the registry was away; the next start writes the open epoch."""
 
     def __init__(self, why: str = "Kafka does not answer") -> None:
         super().__init__(why)
@@ -131,10 +131,10 @@ class EpochLog:
         prefix: the topics' common prefix, which is also the producer's identity.
         partition_count: of the rows topic; an existing topic with another number is refused.
         security: what Kafka asks for.
-        patience: seconds for which a Kafka that is away is waited for.
+        patience: seconds to wait for an unavailable Kafka.
 
     Attributes:
-        left: set it to end such a wait with ``Left``.
+        left: set it to abort such a wait with ``ProducerStopped``.
     """
 
     def __init__(
@@ -165,7 +165,7 @@ class EpochLog:
         self._digest = 0
 
     def open(self) -> None:
-        """Create missing topics and fence the producer before us; nothing if it is open already.
+        """Create missing topics and fence the previous producer; nothing if it is open already.
 
         Raises:
             LogError: TR501 unreachable, TR508 refused, TR502 the rows topic takes small records only, TR509 topics
@@ -175,7 +175,7 @@ class EpochLog:
             self._patiently(self._open)
 
     def look(self) -> EpochCommitted | None:
-        """The last committed epoch, before ``open``: nobody is fenced. None if there never was one.
+        """Read the last committed epoch without fencing, before ``open``. None if there is none.
 
         Raises LogError: as ``open`` does, and TR510 there were epochs, or rows of this one, and they are gone.
         """
@@ -508,7 +508,7 @@ class EpochLog:
         return True
 
     def _go_on(self, deadline: float, doing: str) -> None:
-        """Raise what ends a wait, if something does."""
+        """Raise if the wait was aborted or timed out."""
         if refusal := self._refusal.error:
             raise refusal
         if self.left.is_set():
@@ -564,11 +564,11 @@ class EpochLog:
             raise log_error(cause, doing) from error
 
     def _cause(self, error: KafkaException) -> KafkaException:
-        """Of an error that says no more than that there was a fatal one before, that one."""
+        """Return the original fatal error behind a generic follow-up error."""
         return self._fatal_error() if error.args[0].code() == KafkaError._FATAL else error
 
     def _fatal_error(self) -> KafkaException:
-        """Why the producer can do nothing any more; it says so to every question."""
+        """Return the fatal error of the librdkafka producer, None if there is none."""
         try:
             self._producer.begin_transaction()
         except KafkaException as error:

@@ -31,7 +31,7 @@ log = structlog.get_logger()
 _TYPE = "application/vnd.schemaregistry.v1+json"
 _TIMEOUT = 10.0  # seconds
 _PAUSE, _LONGEST_PAUSE = 0.5, 8.0  # seconds between two attempts
-# Answers that pass: those of a server or a proxy in trouble (5xx), and of one that is asked too much or too slowly.
+# Temporary HTTP statuses besides 5xx: timeouts and rate limits.
 _PASSING = frozenset({408, 425, 429})
 
 
@@ -40,8 +40,8 @@ class SchemaRegistry:
 
     Args:
         url: ``http[s]://[user:password@]host[:port][/path]``; the credentials are in no message.
-        structures: all structures that the log names so far; asked for once, with the first schema.
-        patience: seconds for which a registry that is away is waited for.
+        structures: all structures that the log names so far; called once, for the first schema.
+        patience: seconds to wait for an unavailable registry.
         left: ends such a wait with ``Left``.
     """
 

@@ -1,4 +1,4 @@
-"""The mirror's inner loop: events in, checked, into the relay log; it owns no socket."""
+"""The mirror's inner loop: checks events and appends them to the relay log; it has no socket."""
 
 from __future__ import annotations
 
@@ -33,8 +33,8 @@ class Intake:
     Args:
         relay: the writer, positioned at a transaction boundary.
         gtids: the set of what is in the relay log; grows with each whole group.
-        stream_position: where the stream's first event lies in the file; less than the writer's position
-            when the upstream had to be asked from further back, and then events are passed over.
+        stream_position: where the stream's first event lies in the file; less than the writer's position if
+            the dump had to start earlier; those events are skipped.
         settings: the size at which a relay file goes on in another part, and how many groups may wait for a sync.
         clock: seconds, monotonic.
     """
@@ -109,7 +109,7 @@ class Intake:
         return late or not more_waits()
 
     def sync(self) -> None:
-        """Show readers what is whole, on disk or, if that is left to the operating system, not yet."""
+        """Make complete groups visible to readers, after an fsync unless that is left to the operating system."""
         if self._is_lazy and not self._relay.tail.sync_wanted:
             if self._group_ended:
                 self._relay.show()
@@ -199,7 +199,7 @@ class Intake:
         self._part_begin = self._end - relay.file_size
 
     def _is_made_up(self, kind: int, flags: int, end_position: int, event: bytes) -> bool:
-        """Whether an event is in no file, but the dump thread's own; what it says is taken in here."""
+        """Whether the dump thread generated the event (it is in no file); its content is processed here."""
         if kind == framing.FORMAT_DESCRIPTION:
             framing.check_format(event, Where(file=self._file, position=FIRST_POSITION))
             self._has_checksum = framing.checksum_algorithm(event) == framing.CHECKSUM_CRC32
@@ -212,7 +212,7 @@ class Intake:
         return kind in HEARTBEATS or bool(flags & framing.FLAG_ARTIFICIAL)
 
     def _change_file(self, event: bytes) -> None:
-        """An artificial ROTATE says which file the next events are of."""
+        """Process an artificial ROTATE, which names the file of the next events."""
         name, _ = framing.rotate_target(event)
         if name == self._file:
             return

@@ -29,7 +29,7 @@ from schemas.binlog.framing import FIRST_POSITION
 from schemas.errors import RelayError, TailraceError
 
 _POLL = 0.5  # seconds: how long a stop may take
-_PAUSE = 0.005  # seconds without news that end the wait for more to sync at once
+_PAUSE = 0.005  # seconds without data after which to sync
 _BACKOFF = (1, 2, 4, 8, 16, 30)  # seconds
 _FULL_RETRY = 3.0  # seconds between two tries to write to a full disk
 _MAX_START = 2**32 - 1  # the protocol's positions are 32 bits wide
@@ -42,16 +42,16 @@ class MirrorProgress:
     """Counters of this run; one thread writes, any thread may read.
 
     Attributes:
-        last_error, last_error_at: what ended the last connection, kept when it is healed; seconds since 1970.
+        last_error, last_error_at: error that ended the last connection; kept after reconnecting; seconds since 1970.
         heard_at: when the upstream last sent anything, a heartbeat at least; seconds since 1970.
-        upstream: what it said of itself at the last connection.
+        upstream: server information from the last connection.
     """
 
     bytes: int = 0
     events: int = 0
     reconnects: int = 0
     connected: bool = False
-    paused: str | None = None  # why nothing is written, while that heals by itself
+    paused: str | None = None  # reason for a temporary pause
     last_error: TailraceError | None = None
     last_error_at: float | None = None
     heard_at: float | None = None
@@ -171,7 +171,7 @@ class Mirror:
         return (file_number(name), here) >= (file_number(file), position)
 
     def _mirror_one_connection(self, stop: threading.Event, until: tuple[str, int] | None) -> bool:
-        """One connection's time; True when `until` is reached, False on `stop`."""
+        """Run one connection. Returns True when `until` is reached, False on `stop`."""
         if self.progress.paused is None:
             self.relay.cut_back()
         else:

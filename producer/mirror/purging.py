@@ -42,7 +42,7 @@ class Purging(threading.Thread):
         self.join()
 
     def purge(self) -> bool:
-        """Purge now; whether anything was deleted. What keeps it from that is logged, and no reason to stop."""
+        """Purge now. Returns whether anything was deleted; errors are only logged."""
         try:
             report = purge(self._root, self._rules, awaited=self._awaited)
         except TailraceError as error:
@@ -52,7 +52,7 @@ class Purging(threading.Thread):
         return bool(report.deleted)
 
     def _tell(self, report: PurgeReport) -> None:
-        """Log what was done; what is in the way only when it is something new."""
+        """Log the result; a blocked purge only when the reason changes."""
         if report.deleted:
             log.info("relay_purged", files=len(report.deleted), bytes=report.bytes)
         said = (str(report.kept), report.why) if report.blocked else None

@@ -1,4 +1,4 @@
-"""Where a mirror goes on, or begins: its own relay log first, then GTIDs, then the configured start."""
+"""Finds where a mirror continues or starts: its relay log, then GTIDs, then the configured start."""
 
 from __future__ import annotations
 
@@ -30,8 +30,8 @@ class Start:
         gtid_set: behind these transactions, if the upstream writes GTIDs.
         file: with this binlog file.
         published: the last epoch of the log; with the oldest file that the upstream has, which must reach back to it.
-        place: with the upstream's own beginning, or with what comes from now on. Either way files are kept from their
-            first byte; the publisher is told where to begin.
+        place: at the oldest binlog or at the current position. Files are always stored from their first byte;
+            the publisher gets the start position.
         tables: those that are replicated.
     """
 
@@ -54,7 +54,7 @@ def open_relay(
     """Make the relay log ready for the upstream at `url`.
 
     Returns:
-        What the upstream says of itself, where the next event goes, and the GTID set of what is here.
+        Server information, the position of the next event, and the GTID set of the relay log.
 
     Raises UpstreamError: TR204 purged, TR206 no binlog, TR207 not the server that this relay log is of.
     """
@@ -179,7 +179,7 @@ def _behind_epochs(url: ServerUrl, info: UpstreamInfo, last: EpochCommitted) -> 
 
 
 def refuse_errant(url: ServerUrl, info: UpstreamInfo, executed: GtidSet, where: str) -> None:
-    """An upstream that lacks what we have is another history: going on would mix the two."""
+    """Raise UpstreamError if the upstream lacks transactions that we have: its history has diverged."""
     deadline = time.monotonic() + _COMMIT_SECONDS
     while not info.executed.contains(executed):
         if time.monotonic() > deadline:

@@ -1,4 +1,4 @@
-"""ALTER TABLE over a tracked definition, in the servers' order of work: columns in place, moves, then keys.
+"""ALTER TABLE over a tracked definition, in the servers' order: columns in place, moves, then keys.
 
 Source: mysql_prepare_alter_table and prepare_fields_and_keys in ``sql/sql_table.cc`` of both servers.
 """
@@ -111,13 +111,13 @@ class _Plan:
 def altered(
     cursor: Cursor, table: TableDefinition, session: DdlContext, database_charset: str | None
 ) -> TableDefinition:
-    """The table behind an ALTER TABLE.
+    """Return the table definition after an ALTER TABLE.
 
     Args:
         cursor: behind the table's name.
 
     Raises:
-        Unparsable: what is not understood, or does not fit the table.
+        Unparsable: a clause is unknown or does not fit the table.
     """
     clauses = _limited(alter_clauses(cursor))
     plan = _Plan(table.charset, table.versioned)

@@ -1,4 +1,4 @@
-"""A tracked structure that an operator states."""
+"""Records for a table structure set by `tailrace schema set`."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def corrected(
 
     Args:
         stored: the records as they are.
-        place: from where on it is in force; None: where the log stands.
+        position: valid from here on; None: from the end of the log.
     """
     database = stored.get(topic_key(name[0]))
     table = _with_default(table, json.loads(database) if database else None)

@@ -1,4 +1,4 @@
-"""How a column that DDL defines shows in a TABLE_MAP: type code and metadata; and the reverse."""
+"""Converts column definitions to the type code and metadata of a TABLE_MAP, and back."""
 
 from __future__ import annotations
 
@@ -112,12 +112,12 @@ def matched(event: TableMap, table: TableDefinition, flavor: Flavor) -> TableStr
     """The structure of a TABLE_MAP whose table is known by its definition.
 
     Raises:
-        DecodeError: TR419, they cannot be of the same table; TR418, the definition lacks something.
+        DecodeError: TR419, they do not match; TR418, the definition is incomplete.
     """
     stated, signs, charsets = stated_columns(event)
     stated, period = _without_period(event, stated, table)
     if flavor == "mariadb" and len(stated) == len(table.columns) + table.without_hash().hashes():
-        # What rebuilds a table loses every USING HASH that it does not say itself; not all of that is in the log.
+        # Rebuilding a table drops USING HASH unless it is repeated; not every rebuild is in the log.
         table = table.without_hash()
     stated, hashes = _without_hashes(stated, table, flavor)
     if len(stated) != len(table.columns):

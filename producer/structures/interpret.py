@@ -51,7 +51,7 @@ _VIEWS = frozenset({"CREATE JSON DUALITY VIEW", "ALTER JSON DUALITY VIEW"})
 
 @dataclass(frozen=True)
 class Unresolved:
-    """A table that exists, and of which a DDL left unknown what it looks like.
+    """A table whose structure became unknown through a DDL.
 
     Attributes:
         reason: what was not understood.
@@ -72,7 +72,7 @@ class Catalog:
     """The tables and databases at one place of the log.
 
     Attributes:
-        tables: what is not there is not known, or no table if the catalog is complete.
+        tables: a missing entry means unknown, or no such table if ``complete``.
         databases: the default character set of each.
         complete: whether all tables are in it.
     """
@@ -220,7 +220,7 @@ class _Work:
             self._move(target)
 
     def _partners(self, name: QualifiedName) -> None:
-        """MariaDB makes a table of a partition, and a partition of a table."""
+        """Handle CONVERT PARTITION and CONVERT TABLE (MariaDB)."""
         for other in self._found.tables[1:]:
             partner = (other.db, other.table)
             words = self._words()

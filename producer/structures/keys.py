@@ -11,7 +11,7 @@ from schemas.ddl.table_definition import ColumnDefinition, KeyDefinition, KeyPar
 
 
 def with_keys(table: TableDefinition, keys: Sequence[KeyDefinition], session: DdlContext) -> TableDefinition:
-    """The table with more keys than it has, all in the server's order.
+    """Return the table with ``keys`` added, in the server's order.
 
     Raises:
         Unparsable: a key of a column that is not there.
@@ -35,7 +35,7 @@ def with_keys(table: TableDefinition, keys: Sequence[KeyDefinition], session: Dd
 
 
 def _whole(table: TableDefinition, part: KeyPart) -> KeyPart:
-    """A part without its prefix if that is all of the column."""
+    """Return the key column without its prefix length if the prefix covers the whole column."""
     if not part.name:
         return part
     column = table.column(part.name)

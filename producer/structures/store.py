@@ -41,13 +41,13 @@ class BinlogPosition(NamedTuple):
     pos: int
 
     def reached(self, other: BinlogPosition) -> bool:
-        """Whether this place is at or behind the other one."""
+        """Whether this position is at or after the other one."""
         return self.server == other.server and self[1:] >= other[1:]
 
 
 @dataclass(frozen=True)
 class UpstreamSnapshot:
-    """What was read from the upstream: tables and databases as they were somewhere between two places.
+    """Tables and databases read from the upstream at an unknown moment between two binlog positions.
 
     Attributes:
         since: the last place before the reading.
@@ -76,7 +76,7 @@ class ReadPosition(NamedTuple):
 
 
 class Upstream(Protocol):
-    """Where structures come from that no DDL of the log tells."""
+    """Source of structures that the log's DDL does not provide."""
 
     def read(self) -> UpstreamSnapshot:
         """All tables that are replicated. Raises UpstreamError."""
@@ -91,11 +91,11 @@ class Upstream(Protocol):
         ...
 
     def engine(self, name: QualifiedName) -> str | None:
-        """The storage engine that a table has now; None if that cannot be told just now."""
+        """The storage engine that a table has now; None if unavailable."""
         ...
 
     def touched(self, since: ReadPosition, until: BinlogPosition) -> set[QualifiedName]:
-        """The tables that DDL touches from here to a place ahead.
+        """Tables changed by DDL between two positions.
 
         ``(db, "")`` stands for all tables of a database, ``("", "")`` for all there are.
         """
@@ -158,14 +158,14 @@ class Structures:
         return self._state.seeded
 
     def take_changes(self) -> tuple[tuple[bytes, bytes | None], ...]:
-        """The records that changed since this was last asked; None for what is gone."""
+        """Return and clear the changed records; None marks a deleted one."""
         changed, self._changed = tuple(self._changed.items()), {}
         return changed
 
     # -- from the upstream -----------------------------------------------------------------------
 
     def seed(self) -> None:
-        """Read all tables from the upstream, for use from there on, or before as long as no DDL comes between.
+        """Read all tables from the upstream. They are valid from there on, and before if no DDL lies between.
 
         Raises:
             UpstreamError: it cannot be read just now.
@@ -186,7 +186,7 @@ class Structures:
     # -- row events ------------------------------------------------------------------------------
 
     def structure(self, body: bytes, here: ReadPosition) -> TableStructure:
-        """The structure of a TABLE_MAP, which may not say all of it.
+        """Return the structure for a TABLE_MAP, completed from the tracked one if needed.
 
         Raises:
             DecodeError: TR418 not known, TR419 the tracked one does not fit.
@@ -278,7 +278,7 @@ class Structures:
     # -- DDL -------------------------------------------------------------------------------------
 
     def apply(self, change: SchemaChanged, found: ClassifiedStatement, here: ReadPosition) -> None:
-        """Carry a DDL out on what is tracked."""
+        """Apply a DDL to the tracked structures."""
         self._meet(change, found, here)
         known = {name: _known_now(entry) for name, entry in self._state.tables.items()}
         tables = {name: table for name, table in known.items() if table is not None}
@@ -297,7 +297,7 @@ class Structures:
             self._set_database(database, charset)
 
     def _meet(self, change: SchemaChanged, found: ClassifiedStatement, here: ReadPosition) -> None:
-        """Put in force what is to be from here on; forget what was read while this DDL may have run."""
+        """Activate structures that become valid here; drop those read while this DDL may have been running."""
         for name in list(self._state.tables):
             # Also those that the statement only takes over, as CREATE TABLE … LIKE does.
             self._entry(name, here)

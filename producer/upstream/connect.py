@@ -52,7 +52,7 @@ class UpstreamInfo:
 
 
 def connect(url: ServerUrl, **options: Any) -> Connection[Any]:
-    """A connection in autocommit mode; a server that says nothing for so long is away.
+    """Open a connection in autocommit mode with a read timeout of READ_TIMEOUT seconds.
 
     Raises UpstreamError TR201 (retryable) or TR202 (access denied).
     """
@@ -80,7 +80,7 @@ def translate(error: Exception, url: ServerUrl) -> UpstreamError:
 
 
 def describe(url: ServerUrl) -> UpstreamInfo:
-    """What mirror, `check` and `status` need to know of the upstream. Raises UpstreamError."""
+    """Read the server information that mirror, `check` and `status` need. Raises UpstreamError."""
     connection = connect(url)
     try:
         return _describe(connection)
@@ -97,7 +97,7 @@ UNHEARD_OF = (ValueError, LookupError, TypeError)
 
 
 def not_believed(error: Exception, url: ServerUrl) -> UpstreamError:
-    """The error for an answer that no server gives."""
+    """The error for an invalid answer."""
     what = f"{url} says of itself what no server says: {error or type(error).__name__}"
     hint = "nothing was done with it; see what answers at this address: on a line that is not encrypted, anybody may"
     return UpstreamError("TR209", what, hint=hint)

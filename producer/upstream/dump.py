@@ -141,7 +141,7 @@ class DumpStream:
         return bool(select.select([self._socket], [], [], 0)[0])
 
     def close(self) -> None:
-        """Close the connection at once, without goodbye: the server is in the middle of a dump."""
+        """Close the connection immediately, without COM_QUIT, since the server is sending a dump."""
         with contextlib.suppress(Exception):
             self._connection._force_close()  # type: ignore[attr-defined]
 

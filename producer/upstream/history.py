@@ -38,7 +38,7 @@ WHERE table_type = 'BASE TABLE' AND create_time IS NOT NULL ORDER BY create_time
 
 
 def missing_before(url: ServerUrl, info: UpstreamInfo) -> str:
-    """What was logged before the oldest binlog file, or in none of them, in words; empty if nothing was.
+    """Describe transactions older than the oldest binlog file, or in none; empty if there are none.
 
     A server numbers its files from 1, and each says what was executed before it.
 
@@ -75,8 +75,8 @@ def file_before(url: ServerUrl, info: UpstreamInfo, executed: GtidSet) -> str:
 def mariadb_gap(url: ServerUrl, info: UpstreamInfo, file: str, executed: GtidSet) -> str:
     """The last transaction that is neither in ``executed`` nor in a MariaDB's binlogs, from a file on; empty if none.
 
-    A MariaDB that was made from a copy begins its binlog behind what the copy held, and its first file does not say
-    so. Its numbers grow by one, so the first one tells.
+    A MariaDB server restored from a copy starts its binlog after the copy's transactions without recording
+    them. Sequence numbers grow by one, so the first one shows the gap.
 
     Raises UpstreamError.
     """

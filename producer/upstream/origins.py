@@ -12,7 +12,7 @@ _EVERY = 2.0  # seconds
 
 
 class Origins:
-    """Asked once at the start, and again while other pipelines write there: they may come and go.
+    """Read at the start, and periodically while other pipelines write to the upstream.
 
     Attributes:
         ids: what epochs tell.
@@ -29,7 +29,7 @@ class Origins:
         self.ids = self._look(log_id) or self.ids
 
     def meet(self) -> None:
-        """The binlog has rows of another pipeline's position: look at once, and now and then from now on."""
+        """Note that another pipeline writes to the upstream: read the ids now and periodically."""
         self._met, self._next = True, 0.0
         self.keep_up()
 

@@ -76,13 +76,13 @@ def _joined(data: bytes, whole: int) -> bytes:
 
 
 def _garbled(what: str) -> UpstreamError:
-    return UpstreamError("TR208", what, hint="the stream was garbled on the way", retryable=True)
+    return UpstreamError("TR208", what, hint="the data was corrupted in transit", retryable=True)
 
 
 def _too_large(size: int) -> UpstreamError:
     what = f"an event that says it has {size} bytes, and no server sends more than {MAX_EVENT}"
     return UpstreamError(
-        "TR208", what, hint="nothing of it was read; what answers there is no MySQL or MariaDB server"
+        "TR208", what, hint="nothing was read; the peer is probably not a MySQL or MariaDB server"
     )
 
 

@@ -1,4 +1,4 @@
-"""Structures read from the upstream, and the DDL that the relay log has between here and the time of reading."""
+"""Reads table structures from the upstream, and the DDL in the relay log up to the time of reading."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ _FRAMES = (b"BEGIN", b"COMMIT")
 
 
 class Interrupted(Exception):
-    """A stop came while something was waited for."""
+    """The producer was stopped during a wait."""
 
 
 class UpstreamStructures:
@@ -87,7 +87,7 @@ class UpstreamStructures:
                 raise Interrupted
 
     def engine(self, name: QualifiedName) -> str | None:
-        """The storage engine that a table has now; None where the upstream does not answer at once."""
+        """The storage engine that a table has now; None if the upstream does not respond quickly."""
         if time.monotonic() < self._silent_until:
             return None
         try:
@@ -213,7 +213,7 @@ def shown_table(statement: str, db: str, flavor: Flavor) -> Tracked:
 
 
 class _Scan:
-    """Walks events for nothing but DDL."""
+    """Scans events for DDL only."""
 
     def __init__(self, flavor: Flavor, executed: str, folds: bool) -> None:
         self._flavor, self._folds = flavor, folds
@@ -229,7 +229,7 @@ class _Scan:
         self._checksum = framing.CHECKSUM_SIZE if has else 0
 
     def walk(self, data: bytes) -> None:
-        """Take whole events in."""
+        """Process complete events."""
         i = 0
         while i < len(data):
             kind, size = data[i + 4], int.from_bytes(data[i + 9 : i + 13], "little")
@@ -247,7 +247,7 @@ class _Scan:
             i += size
 
     def _group(self, kind: int, event: bytes) -> None:
-        """What another server logged of transactions that are here already counts for nothing."""
+        """Skip transactions that are already executed."""
         scanner, tracker = self._scanner, self._tracker
         scanner.feed(kind, event, bool(self._checksum))
         self._done = scanner.source is not None and tracker.contains(scanner.source, scanner.number)
