@@ -84,7 +84,7 @@ class TailraceError(Exception):
         what: what happened, in one sentence, without passwords.
         where: GTID, file:position, table, epoch, as far as known.
         hint: what the operator can do about it.
-        retryable: whether the same call may succeed later without a change.
+        retryable: whether retrying may succeed without a change.
         another_start: whether another start of the program may succeed although this run cannot wait for that: for a
             lock whose holder is about to end, a failed Kafka client, a log that has changed.
         applied: how much of the current batch is applied, as a part of a sentence; "" without a batch.

@@ -132,7 +132,7 @@ class _TableResultBuilder:
         return ChangeToShare(change, partition, (offset,), self._conflict_keys([value]))
 
     def _conflict_keys(self, values: Sequence[bytes]) -> tuple[bytes, ...]:
-        """The conflict keys of a row's changes, in log order: each begins as the one before has left it.
+        """The conflict keys of a row's changes, in log order: each change starts from the result of the previous one.
 
         Halves of a key-changing UPDATE are one event, which is there or missing as a whole.
         """
