@@ -57,7 +57,7 @@ _QUERY_AT = framing.HEADER_SIZE + 8
 # The text of the statement whose rows follow, and what stands before it.
 _TEXTS = {framing.ROWS_QUERY: 1, framing.MARIADB_ANNOTATE_ROWS: 0}
 
-_COMPARE = "compare with mysqlbinlog at this position; report it with the relay file"
+_COMPARE = "check this position with mysqlbinlog, and report it together with the relay file"
 
 _BEGIN = b"BEGIN"
 _BRACKETS = (_BEGIN, b"COMMIT")

@@ -174,7 +174,7 @@ class Groups:
             has_gtid=kind != framing.ANONYMOUS_GTID,
             begin=pos,
         )
-        # After a switch to another server its files may hold transactions that we have already.
+        # After switching servers, the new files may contain transactions that were already processed.
         if kind == framing.MARIADB_GTID:
             assert isinstance(scanner.source, int)
             begun.is_passed_over = self.duplicates.is_duplicate(scanner.source, server_id, scanner.number)

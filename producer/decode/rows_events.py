@@ -254,12 +254,12 @@ class RowsEventForm:
         needed = key or (1 << self._width) - 1
         if self.column == 0:
             if not logged.after:
-                raise _lacks(structure, "it has no columns at all, so nobody knows how many rows there were")
+                raise _lacks(structure, "it has no columns, so the number of rows is unknown")
             needed, image = key, logged.after
         else:
             image = logged.before
         if lacking := [c.name for i, c in enumerate(structure.columns) if (needed & ~image) >> i & 1]:
-            what = "is of the key" if key else "would be needed, as the table has no key"
+            what = "is part of the key" if key else "is needed because the table has no key"
             raise _lacks(structure, f"it lacks the column {lacking[0]}, which {what}")
         if self.column != 1:
             return logged
@@ -351,7 +351,10 @@ def _update_lacks(verb: str | None) -> ImageLacksColumns:
     why = {
         "REPLACE": "MariaDB does not log what a REPLACE sets to its default",
         "INSERT": "MariaDB does not log what triggers set in INSERT ... ON DUPLICATE KEY UPDATE",
-    }.get(verb or "", "it may be of a REPLACE, of which MariaDB does not log what it sets to its default")
+    }.get(
+        verb or "",
+        "it may be a REPLACE, and MariaDB does not log columns that REPLACE sets to their defaults",
+    )
     return ImageLacksColumns("TR413", f"a row image lacks what is needed: {why}")
 
 

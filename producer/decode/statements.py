@@ -42,9 +42,7 @@ _ACCOUNTS = "accounts and privileges belong to each server; [ddl] accounts says 
 # MariaDB's two-phase ALTER logs the statement twice; it takes effect with its COMMIT ALTER.
 _START_ALTER, _ROLLBACK_ALTER = 2, 8
 
-_BY_HAND = (
-    "carry it out downstream by hand, as far as it changes what is replicated, and start behind this position"
-)
+_BY_HAND = "run it on the downstream manually if it changes replicated tables, and start after this position"
 #: what a statement does whose rows are not in the log, and what to do about it
 _UNLOGGED = {
     Category.DML: (
@@ -58,7 +56,7 @@ _UNLOGGED = {
         " on, let a [[skip]] rule with the table's name pass over this one, and copy the table to the downstream",
     ),
     Category.FILES: (
-        "takes a table's rows away as a file, or brings them in as one, and the log does not hold them",
+        "imports or exports a table's rows as a file, which the binlog does not contain",
         "to go on, let a [[skip]] rule with the table's name pass over this one; once the upstream's table has its"
         " rows, copy it to the downstream as it is then",
     ),
@@ -165,9 +163,7 @@ def take_back(epoch: OpenEpoch, rows: int) -> None:
         DecodeError: TR415, they were handed out already.
     """
     if rows > len(epoch.records):
-        raise DecodeError(
-            "TR415", "rows did not take place after all, and were handed on already", hint=_TOO_MANY
-        )
+        raise DecodeError("TR415", "rows were rolled back after they had been published", hint=_TOO_MANY)
     epoch.drop_last(rows)
 
 
@@ -312,7 +308,7 @@ def effect_of(logged: LoggedStatement, *, accounts: bool) -> Effect:
             "TR416",
             f"a statement failed upstream with error {query.error_code} after changing something: "
             f"{query.statement[:200]}",
-            hint="see what it did upstream, do the same downstream by hand, and start behind this position",
+            hint="find out what it did upstream, do the same on the downstream, and start after this position",
         )
     if statement.category is Category.OBJECT:
         return Effect.DDL

@@ -54,7 +54,7 @@ def unpacked(body: bytes) -> Iterator[bytes]:
     if compression != _ZSTD:
         raise DecodeError("TR414", f"a transaction is compressed by the unknown method {compression}")
     if size is None:
-        raise DecodeError("TR414", "a compressed transaction does not state its size")
+        raise DecodeError("TR414", "a compressed transaction does not declare its size")
     # MySQL writes streams without a content size, so the reader must not ask for one.
     with zstandard.ZstdDecompressor().stream_reader(body[begin:], read_across_frames=True) as reader:
         try:

@@ -30,7 +30,7 @@ WITHOUT_CONTENT = frozenset(
 
 _OLD = (
     "of a server before MySQL 5.1 or MariaDB 5.1",
-    "no later server writes it of its own: make a fresh copy of the tables and begin a new log behind this position",
+    "newer servers do not write it: copy the tables again and start a new log after this position",
 )
 _REFUSED = {
     # START_V3, LOAD, SLAVE, CREATE_FILE, EXEC_LOAD, NEW_LOAD, and rows from before 5.1 was released.
@@ -41,7 +41,7 @@ _REFUSED = {
     ),
     framing.MARIADB_START_ENCRYPTION: (
         "START_ENCRYPTION, the file is encrypted from here on",
-        "SET GLOBAL encrypt_binlog = OFF needs a restart upstream; then begin a new log in a file behind this one",
+        "set encrypt_binlog = OFF and restart the upstream; then start a new log in a later file",
     ),
 }
 _NOT_KNOWN = (

@@ -86,7 +86,7 @@ def _apply(tree: Tree, operation: int, legs: list[_Leg], value: Tree | None) -> 
         parent = _child(parent, leg)
     if isinstance(parent, dict) and isinstance(last, bytes):
         if (operation == _INSERT) == (last in parent):
-            raise ValueError("a JSON diff's member is there already, or is not there")
+            raise ValueError("a JSON diff inserts an existing member or changes a missing one")
         if value is not None:
             parent[last] = value
         else:

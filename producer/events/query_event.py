@@ -111,7 +111,7 @@ def in_lower_case(query: QueryEvent, flavor: Flavor) -> QueryEvent:
         raise DecodeError(
             "TR409",
             f"the names of a statement cannot be written in lower case: {error}: {query.statement[:200]}",
-            hint="carry it out downstream by hand, and begin a new log behind this position",
+            hint="run it on the downstream manually, and start a new log after this position",
         ) from error
     return replace(query, statement=changed.statement, default_db=changed.default_db)
 
@@ -146,7 +146,7 @@ class _Block:
         """UTF-8 text up to a zero byte."""
         end = self.data.find(b"\0", self.pos)
         if end < 0:
-            raise _Malformed("a name in the status variables never ends")
+            raise _Malformed("unterminated name in the status variables")
         value = self.bytes(end - self.pos)
         self.pos += 1
         return value.decode()
@@ -259,7 +259,7 @@ def _parse(body: bytes, where: Where) -> QueryEvent:
     db_start = POST_HEADER_SIZE + status_length
     db_end = db_start + db_length
     if db_end >= len(body) or body[db_end] != 0:
-        raise _Malformed("the status variables or the database's name reach beyond the event")
+        raise _Malformed("the status variables or the database name extend past the event")
     variables = _status_variables(body[POST_HEADER_SIZE:db_start], where)
     text = body[db_end + 1 :]
     return QueryEvent(
@@ -291,7 +291,7 @@ def _status_variables(data: bytes, where: Where) -> dict[str, Any]:
                 "TR462",
                 f"a QUERY event has the unknown status variable {code} before its charset",
                 where=where,
-                hint="The upstream is newer than this version of Tailrace knows; upgrade Tailrace.",
+                hint="the upstream is newer than this version of Tailrace supports; upgrade Tailrace",
             )
         values["unread_from"] = code
         break

@@ -137,7 +137,7 @@ def table_names(body: bytes) -> tuple[str, str, int]:
     table_end = pos + 1 + body[pos]
     table = body[pos + 1 : table_end].decode()
     if not db or not table or "\0" in db + table:
-        raise ValueError(f"a table that is called {db!r}.{table!r}")
+        raise ValueError(f"invalid table name {db!r}.{table!r}")
     return db, table, table_end + 1
 
 
@@ -161,7 +161,7 @@ def read_table_map(body: bytes, flavor: Flavor) -> TableMap:
         )
     codes = body[pos : pos + count]
     if len(codes) != count:
-        raise IndexError("it ends within its columns' types")
+        raise IndexError("it ends within the column types")
     meta_size, pos = packed_length(body, pos + count)
     metas = list(_metadata(codes, body[pos : pos + meta_size]))
     pos += meta_size
@@ -180,7 +180,7 @@ def full_structure(event: TableMap) -> TableStructure:
     optional, where = event.optional, event.where
     names = list(_strings(optional.get(_COLUMN_NAME, b"")))
     if not all(names) or len(set(names)) < len(names):
-        raise ValueError("two columns have one name, or one has none")
+        raise ValueError("duplicate or empty column name")
     listed = _WITH_COLLATION[event.flavor]
     columns = [Column(name, "", *column) for name, column in zip(names, event.columns, strict=True)]
     _set_signs(columns, optional.get(_SIGNEDNESS, b""))
@@ -210,7 +210,7 @@ def table_structure(body: bytes, flavor: Flavor) -> TableStructure:
             "TR402",
             "the TABLE_MAP does not name the columns, or not the fractions of old temporal ones",
             where=event.where,
-            hint="only the producer, which tracks structures, can read its rows",
+            hint="only the producer, which tracks table structures, can decode these rows",
         )
     return full_structure(event)
 

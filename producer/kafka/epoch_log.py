@@ -95,7 +95,7 @@ def log_error(error: KafkaException, doing: str) -> LogError:
         return LogError(
             "TR505",
             f"{doing}: another producer with the same prefix has taken over",
-            hint="only one producer may run for a prefix; this one has stopped and lost nothing",
+            hint="only one producer may run per prefix; this one stopped without losing data",
         )
     return LogError(
         "TR501",
@@ -332,7 +332,7 @@ class EpochLog:
                 continue
             with self._reading(topic) as reader:
                 if any(reader.bounds(partition)[1] for partition in range(count)):
-                    raise _emptied(f"{where}, and {topic} has records of a log", self.prefix)
+                    raise _emptied(f"{where}, but {topic} has records", self.prefix)
 
     def versions(self) -> dict[tuple[str, str], str]:
         """The fingerprint of each table's newest structure."""

@@ -83,7 +83,7 @@ class SchemaRegistry:
                     "TR507",
                     f"the schema registry at {self._url} gave the id {number}, which the log has for another schema",
                     where=Where(table=structure.name),
-                    hint="name the registry that this prefix was begun with, or begin another prefix",
+                    hint="use the registry that this prefix was started with, or a new prefix",
                 )
             self._names[text] = name
         return self._names[text]
@@ -94,7 +94,7 @@ class SchemaRegistry:
         answer = self._post(path, {"schema": text}, Where(table=structure.name))
         number = answer.get("id") if isinstance(answer, dict) else None
         if not isinstance(number, int) or not 0 <= number < 1 << 32:
-            raise self._failed("gave no id for a schema", Where(table=structure.name))
+            raise self._failed("returned no id for a schema", Where(table=structure.name))
         return number
 
     def _post(self, path: str, body: dict[str, str], where: Where) -> Any:
@@ -107,7 +107,7 @@ class SchemaRegistry:
             except HTTPError as error:
                 reason = f"answered {error.code}: {_message(error)}"
                 if error.code < 500 and error.code not in _PASSING:
-                    raise self._failed(f"refuses a schema: it {reason}", where) from None
+                    raise self._failed(f"rejected a schema: {reason}", where) from None
             except (URLError, OSError, ValueError, HTTPException) as error:
                 reason = f"cannot be reached: {getattr(error, 'reason', None) or error!r}"
             if time.monotonic() > deadline:
@@ -123,7 +123,7 @@ class SchemaRegistry:
             f"the schema registry at {self._url} {what}",
             where=where,
             hint="check [kafka] schema-registry-url, its account, and the registry's log and compatibility settings;"
-            " nothing is lost: the next start goes on behind the last epoch",
+            " nothing is lost: the next start continues after the last epoch",
             retryable=retryable,
         )
 

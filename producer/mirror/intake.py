@@ -221,9 +221,11 @@ class Intake:
         if file_number(name) != file_number(self._file) + 1:
             where = Where(file=self._file, position=self._end)
             hint = (
-                "the upstream's binlog was reset or renamed: move the relay directory away to fetch it anew"
+                "the upstream's binlog was reset or renamed: move the relay directory away to fetch it again"
             )
-            raise RelayError("TR305", f"the upstream goes on with {name}", where=where, hint=hint)
+            raise RelayError(
+                "TR305", f"the upstream continues with the unexpected file {name}", where=where, hint=hint
+            )
         self._append()
         if self._scanner.in_group:
             _log.warning("group_open_at_end_of_file", file=self._file, gtid=self._scanner.gtid())

@@ -84,7 +84,9 @@ def _begin_file(
     elif executed and info.has_gtids:
         file = file_before(url, info, executed)
     else:
-        raise _other_server(f"{url} is another server than the relay log is of, and not both have GTIDs")
+        raise _other_server(
+            f"{url} is a different server than the relay log's, and GTIDs are not available on both"
+        )
     if not relay.subdir or relay.position is not None or subdir_uuid(relay.subdir) != info.server_uuid:
         relay.open_subdir(info.server_uuid)
     if first is not None:
@@ -220,7 +222,7 @@ def check_history(url: ServerUrl, info: UpstreamInfo, last: EpochCommitted, wher
     if not info.has_gtids and last.source_id == info.server_uuid and here > end:
         raise _other_server(
             f"the binlog of {url} ends at {info.file}:{info.position}, and {where} is at {last.source_file}:"
-            f"{last.source_pos}: the binlog was reset or cut since"
+            f"{last.source_pos}: the binlog was reset or truncated"
         )
 
 
@@ -237,5 +239,5 @@ def discard_unpublished(root: Path, info: UpstreamInfo, last: EpochCommitted) ->
 
 
 def _other_server(what: str) -> UpstreamError:
-    hint = "point source.url to a server of the same history, or move the relay directory away"
+    hint = "set source.url to a server with the same history, or move the relay directory away"
     return UpstreamError("TR207", what, hint=hint)

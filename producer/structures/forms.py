@@ -152,7 +152,7 @@ def _without_period(
     if len(found) < len(PERIOD) or any(
         c.code not in (TIMESTAMP2, TIMESTAMP) or c.nullable or c.meta not in fraction for c in found
     ):
-        _differ(event, "MariaDB keeps its history, and the TABLE_MAP lacks the columns for that")
+        _differ(event, "the table is system-versioned, but the TABLE_MAP lacks the period columns")
     return [*stated[:end], *stated[end + len(PERIOD) :]], _period(*(column.code for column in found))
 
 

@@ -157,7 +157,7 @@ class _Work:
         if kind in handlers:
             handlers[kind]()
         elif kind not in _UNTOUCHED | _VIEWS:
-            raise Unparsable(f"{kind} is not known here")
+            raise Unparsable(f"unknown statement {kind}")
 
     def _name(self) -> QualifiedName:
         return self._found.tables[0].db, self._found.tables[0].table
@@ -185,7 +185,7 @@ class _Work:
             if known is not None:
                 return
             if not self._catalog.complete:
-                raise Unparsable("IF NOT EXISTS, and it is not known whether it did")
+                raise Unparsable("IF NOT EXISTS, and it is unknown whether the table existed")
         like = cursor.at("LIKE") or cursor.at("(", "LIKE")
         if like:
             cursor.take("(")
@@ -238,7 +238,7 @@ class _Work:
             self.set(old, None)
             # Whatever is not known under the old name is not known under the new one.
             self.set(
-                new, table if table is not None else Unresolved("it had another name, and was not tracked")
+                new, table if table is not None else Unresolved("it was renamed and was not tracked before")
             )
 
     def _rename(self) -> None:

@@ -212,7 +212,7 @@ class Structures:
         if names != [column.name for column in found.columns]:
             raise DecodeError(
                 "TR419",
-                "the tracked structure is not the one that the rows were written with: other names of columns",
+                "the tracked structure does not match the rows: different column names",
                 where=event.where,
                 hint=SET_HINT.format(table=event.where.table),
             )
@@ -250,19 +250,21 @@ class Structures:
     ) -> TableDefinition:
         """Find out a structure that no DDL of the log tells. Raises DecodeError TR418."""
         if self._upstream is None:
-            raise _not_known(event, entry.now, "there is no upstream to ask")
+            raise _not_known(event, entry.now, "no upstream is available")
         later = entry.later
         if later is None or isinstance(later.table, Unresolved) or not self._upstream.knows(later.place):
             reading = self._upstream.read_one(name)
             if name not in reading.tables:
-                raise _not_known(event, entry.now, "the upstream has no such table now")
+                raise _not_known(event, entry.now, "the upstream no longer has this table")
             later = Later(reading.since, reading.place, reading.tables[name])
         if isinstance(later.table, Unresolved):
             raise _not_known(event, entry.now, later.table.reason)
         touched = self._upstream.touched(here, later.place)
         if touched & _all_of(name):
             raise _not_known(
-                event, entry.now, "DDL changed the table behind these rows, before it was read upstream"
+                event,
+                entry.now,
+                "DDL changed the table after these rows, before it was read from the upstream",
             )
         entry.later = later
         self._in_force(later.place, touched)
@@ -350,7 +352,7 @@ def _all_of(name: QualifiedName) -> set[QualifiedName]:
 
 def _known_now(entry: _Entry) -> Tracked | None:
     if entry.now is None and entry.later is not None:
-        return Unresolved("it was read upstream at a later place only")
+        return Unresolved("it was read from the upstream only at a later position")
     return entry.now
 
 
@@ -360,7 +362,7 @@ def _not_known(event: TableMap, now: Tracked | None, why: str) -> TailraceError:
         cause = f"; since {now.place or 'a DDL'}, {now.reason}: {now.statement[:200]}"
     return DecodeError(
         "TR418",
-        f"the rows' TABLE_MAP does not name the columns, and the structure is not known: {why}{cause}",
+        f"the TABLE_MAP has no column names and the table structure is unknown: {why}{cause}",
         where=event.where,
         hint=SET_HINT.format(table=event.where.table),
     )

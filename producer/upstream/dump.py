@@ -190,7 +190,7 @@ class DumpStream:
         connection._execute_command(code, payload)
 
     def _lost(self, why: str) -> UpstreamError:
-        hint = "the mirror connects again by itself"
+        hint = "the mirror reconnects automatically"
         return UpstreamError("TR201", f"connection to {self._url} lost: {why}", hint=hint, retryable=True)
 
     def _refused(self, said: ServerSaid) -> UpstreamError:

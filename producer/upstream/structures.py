@@ -120,7 +120,9 @@ class UpstreamStructures:
                 elif self._stop.is_set():
                     raise Interrupted
                 elif self._tail.closed:
-                    raise RelayError("TR309", "the mirror ended before it came to the place of a structure")
+                    raise RelayError(
+                        "TR309", "the mirror stopped before it reached the position of a structure"
+                    )
         finally:
             reader.close()
 
