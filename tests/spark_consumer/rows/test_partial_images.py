@@ -315,7 +315,7 @@ def test_an_image_without_its_key_is_passed_over_by_rule_and_its_neighbors_are_n
 @pytest.mark.parametrize(
     ("rows", "said"),
     [
-        (_rows(framing.WRITE_ROWS, 0), "no columns at all"),
+        (_rows(framing.WRITE_ROWS, 0), "no columns"),
         (_rows(framing.UPDATE_ROWS, 0b10, 0b11), "column a,"),
         (_rows(framing.UPDATE_ROWS, 0b01, 0b00), "what an UPDATE changed"),
         (_rows(framing.DELETE_ROWS, 0b10), "column a,"),
