@@ -35,7 +35,7 @@ class Begin:
     """Where to begin.
 
     Attributes:
-        needed: from where on the relay log is needed for that.
+        needed: the first position of the relay log that is needed to begin there.
         executed: what lies before.
         log_begins: of a new log, as in the record of its epoch 0.
     """

@@ -118,8 +118,8 @@ class Committer:
             UpstreamError: the epoch holds rows that this pipeline wrote itself (a replication loop).
         """
         if epoch.saw_channel_table:
-            self._origins.meet()
-        self._origins.keep_up()
+            self._origins.note_other_pipeline()
+        self._origins.refresh_if_due()
         self._progress.sealed(epoch.record.first_commit_ms)
         self.write(epoch.records)
         self._under_way = self._thread.submit(self._commit, epoch)

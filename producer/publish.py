@@ -186,7 +186,7 @@ class Publisher:
 
     def _idle(self, stream: EpochStream, committer: Committer) -> None:
         """Idle: finish a pending commit and seal a due epoch."""
-        self._origins.keep_up()
+        self._origins.refresh_if_due()
         committer.finish()
         _pass_on(stream.due(), committer)
         committer.finish()

@@ -22,7 +22,7 @@ from producer.mirror.start import Start, check_history, check_log, discard_unpub
 from producer.publish import Publisher
 from producer.settings import RelaySettings, SkipRule
 from producer.upstream.connect import UpstreamInfo, describe
-from producer.upstream.origins import Look, Origins
+from producer.upstream.origins import Origins, ReadOrigins
 from producer.upstream.structures import UpstreamStructures
 from relay_store.layout import directory as layout
 from relay_store.layout.directory import (
@@ -118,7 +118,7 @@ def run_producer(
     config: ProducerConfig,
     stop: threading.Event,
     progress: Callable[[ProducerProgress], None] | None = None,
-    look: Look = lambda log_id: (),
+    look: ReadOrigins = lambda log_id: (),
 ) -> None:
     """Mirror and publish until ``stop`` is set or the configured end is reached.
 

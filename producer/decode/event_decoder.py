@@ -340,7 +340,7 @@ class EventDecoder:
         return seq
 
     def _parsed(self, form: RowsEventForm, data: bytes, i: int) -> tuple[RowsEventHeader, int] | None:
-        """A beginning not met before; None if the event is passed over."""
+        """The header of a rows event that begins in a new way; None if the event is passed over."""
         try:
             return form.parse(data, i)
         except ImageLacksColumns as error:

@@ -1,4 +1,4 @@
-"""The epoch in hand: the rows, counts and GTIDs gathered since the last one was sealed."""
+"""The open epoch: the rows, counts and GTIDs gathered since the last one was sealed."""
 
 from __future__ import annotations
 

@@ -1,11 +1,12 @@
-"""Where an epoch is committed: the three topics, and one Kafka transaction per epoch.
+"""Where an epoch is committed: the four topics, and one Kafka transaction per epoch.
 
 An epoch's commit, in this order:
 
 1. ``begin``: the Kafka transaction opens.
 2. ``write``: row records, each to the partition that its key names.
 3. ``commit``: every record is acknowledged, so the offset range of each partition is known; then new structures,
-   the ``EpochCommitted`` record, and the transaction's commit. A ``read_committed`` reader sees all or nothing.
+   changed tracked ones, the ``EpochCommitted`` record, and the transaction's commit. A ``read_committed`` reader sees
+   all or nothing.
 """
 
 from __future__ import annotations

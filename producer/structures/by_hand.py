@@ -1,4 +1,4 @@
-"""Records for a table structure set by `tailrace schema set`."""
+"""Makes the records of a table structure that an operator sets with `tailrace schema set`; writes nothing."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The storage engine that a CREATE TABLE took which names none: the binlog does not say it."""
+"""The storage engine of a table whose CREATE TABLE names none; the binlog does not say which one it was."""
 
 from __future__ import annotations
 

@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 #: ids of the upstream, and of the logs and servers whose rows other pipelines write into it, given the own log's id;
 #: none while the upstream does not answer; raises UpstreamError if the own log is among them
-Look = Callable[[str], tuple[str, ...]]
+ReadOrigins = Callable[[str], tuple[str, ...]]
 _EVERY = 2.0  # seconds
 
 
@@ -15,26 +15,26 @@ class Origins:
     """Read at the start, and periodically while other pipelines write to the upstream.
 
     Attributes:
-        ids: what epochs tell.
+        ids: what the records of epochs contain.
     """
 
-    def __init__(self, look: Look) -> None:
-        self._look, self._log_id = look, ""
-        self._met, self._next = False, 0.0
+    def __init__(self, read: ReadOrigins) -> None:
+        self._read, self._log_id = read, ""
+        self._others_write, self._next_read = False, 0.0
         self.ids: tuple[str, ...] = ()
 
     def begin(self, log_id: str) -> None:
-        """Look, before the first epoch of this run. Raises UpstreamError."""
+        """Read the ids, before the first epoch of this run. Raises UpstreamError."""
         self._log_id = log_id
-        self.ids = self._look(log_id) or self.ids
+        self.ids = self._read(log_id) or self.ids
 
-    def meet(self) -> None:
+    def note_other_pipeline(self) -> None:
         """Note that another pipeline writes to the upstream: read the ids now and periodically."""
-        self._met, self._next = True, 0.0
-        self.keep_up()
+        self._others_write, self._next_read = True, 0.0
+        self.refresh_if_due()
 
-    def keep_up(self) -> None:
-        """Look, if it is time to. Raises UpstreamError."""
-        if self._met and time.monotonic() >= self._next:
-            self._next = time.monotonic() + _EVERY
-            self.ids = self._look(self._log_id) or self.ids
+    def refresh_if_due(self) -> None:
+        """Read the ids again, if it is time to. Raises UpstreamError."""
+        if self._others_write and time.monotonic() >= self._next_read:
+            self._next_read = time.monotonic() + _EVERY
+            self.ids = self._read(self._log_id) or self.ids

@@ -5,6 +5,8 @@ purge.lock                        locked while files are purged or a sub-directo
 owner.toml                        the Kafka prefix this relay log is published to, and the id of that log
 start.toml                        start position of this relay log and its reason; kept when that file is purged
 lower-case-names                  exists if the upstream has all names in lower case
+default-engine                    default_storage_engine of the upstream, if known
+recovered.toml                    positions at which an epoch must end (``epoch_ends.py``)
 readers/<name>.toml               position from which a registered reader still needs files
 server-uuid.index                 one sub-directory per line, oldest first
 <server-uuid>.000001/relay.meta   TOML: binlog-name, binlog-pos, binlog-gtid

@@ -1,4 +1,4 @@
-"""The binlog's framing: event types, the 19-byte header, checksums, and where transaction groups end.
+"""The binlog's framing: event types, the 19-byte header, checksums, and which events stand inside a transaction group.
 
 Sources: MySQL's `libs/mysql/binlog/event/`, MariaDB's `sql/log_event.h`. Pure: bytes in, values out.
 """

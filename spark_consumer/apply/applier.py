@@ -4,7 +4,8 @@ The protocol, in order:
 
 0. Read the position. A slice that is already applied ends here. Check that no event of the downstream changes
    replicated rows.
-1. If the slice has parts, workers apply them (``apply.workers.apply_part``), each in its own transaction.
+1. If the slice has parts, workers apply them, each in its own transaction
+   (``spark_consumer.apply.workers.apply_part``).
 2. Set the next number of the ledger; BEGIN.
 3. Read the channel's row FOR UPDATE. It is an error if another consumer has taken over, if the slice does not start at
    the position, or if workers have applied a part of another slice.
@@ -279,7 +280,7 @@ class Applier:
     def _move(
         self, made: PreparedRows | PreparedParts, before: Position, number: int, ddl: DdlWork | None
     ) -> None:
-        """Step 6: move the position, and write marks, workers' rows and audit row."""
+        """Step 6: move the position, and write the workers' rows, the audit row and the counters."""
         session, slice_, translated = self.session, made.slice_, ddl and ddl.progress.translated
         after = replace(slice_.behind(before), ledger_seq=number, ddl_intent=None)
         repeated = before.repeat_until

@@ -254,7 +254,7 @@ def steps_of(
     """Return the steps for rows of tables without transactions, by table.
 
     Args:
-        events: all rows of these tables in the log.
+        events: all rows of these tables in the slice, also those that are left out.
     """
     found: dict[QualifiedName, TableSteps] = {}
     indexes: dict[EventId, int] = {}

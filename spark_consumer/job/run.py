@@ -53,7 +53,7 @@ def run_consumer(
 
     Args:
         spark: called for the session when it is needed; see ``running_spark``.
-        open_sink: makes this process the channel's only writer, or raises an error.
+        open_sink: opens the sink, as the channel's only writer. Raises TailraceError.
         stop: set it to end the run: the current batch is finished first, if that takes no longer than
             ``config.pause_time``; otherwise the next run applies it.
         counters: updated during the run.

@@ -136,8 +136,8 @@ class ConsumerConfig(ConsumerSettings, LogAddress):
         routes: the downstream's names of the upstream's schemas and tables.
         expressions: which rows are left out because of their values.
         ddl: whether DDL on views, stored programs and accounts is applied, and how online schema changes are.
-        start: where a channel without a position starts, see ``epochs.start``. A channel that has started somewhere
-            else is refused, unless this is None.
+        start: where a channel without a position starts, see ``spark_consumer.epochs.start``. A channel that has
+            started somewhere else is refused, unless this is None.
         until: return exactly at this position; its forms are in ``spark_consumer.epochs.start``.
         until_caught_up: return once everything that the log held at the start is applied.
         stop_at_gtid: return exactly after this GTID set.

@@ -5,9 +5,9 @@ position, the audit row of the whole slice and the workers' rows. Settings may h
 planned as they are now, but for compaction: of a slice that was compacted each row's last state is there or missing,
 and of another one each change.
 
-What the downstream refuses of it is named by trial, as everywhere: change by change, in the upstream's order. That
-meets no row of what is there already, since a row has the keys of each value that it has had in the slice. So what an
-operator decides about an event of the rest is done with the rest, in the same transaction.
+A refused event is found as in ``refused_event``: the changes are tried one by one, in the upstream's order. They cannot
+collide with rows that are applied already, because a row carries the keys of all values that it had in the slice. So
+what an operator decides about an event of the rest is done with the rest, in the same transaction.
 """
 
 from __future__ import annotations

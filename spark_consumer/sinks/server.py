@@ -48,7 +48,7 @@ class ServerSink:
     """A server: slices are downstream transactions.
 
     Args:
-        rows: instead of ``begin``, where no slice can be applied in part.
+        rows: where rows are read from, for a caller without ``begin``, since no slice can be applied in part.
     """
 
     def __init__(

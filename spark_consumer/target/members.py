@@ -25,7 +25,7 @@ def written_column(column: Column, there: TargetColumn) -> Column:
     """Return the column in the form in which its values are written downstream.
 
     Raises:
-        Unclear: two members have the same text, and it is not known which of them is which downstream.
+        AmbiguousMembers: two members have the same text, and it is not known which of them is which downstream.
     """
     if column.code not in (ENUM, SET):
         return column

@@ -105,7 +105,7 @@ def _snake_sections(data: Mapping[str, Any]) -> dict[str, Any]:
 
 
 class _Reader:
-    """Turns the errors of one file into ConfigErrors with the line."""
+    """Turns the errors of one file into a ConfigError each, with the line."""
 
     def __init__(self, path: Path, text: str) -> None:
         self._path = path

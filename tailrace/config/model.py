@@ -1,9 +1,9 @@
 """The model of the configuration file: sections, fields, defaults, and allowed values.
 
 Most fields are defined in the packages that use them, with default, check and meaning (``RelaySettings``,
-``ConsumerSettings``, ``EventRule``, …); here they become sections. The file is TOML with kebab-case names. The reader
-(``config.file``), the texts of ``tailrace config show|example`` (``config.text``) and the environment variables
-``TAILRACE_<SECTION>_<FIELD>``, which override the file, all follow this model.
+``ConsumerSettings``, ``EventRule``, …); here they become sections. The file is TOML with kebab-case names. The
+reader (``tailrace.config.file``), the texts of ``tailrace config show|example`` (``tailrace.config.text``) and the
+environment variables ``TAILRACE_<SECTION>_<FIELD>``, which override the file, all follow this model.
 """
 
 from __future__ import annotations

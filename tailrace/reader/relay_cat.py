@@ -56,8 +56,9 @@ class EventSelection:
 def events(root: Path, wanted: EventSelection) -> Iterator[dict[str, Any]]:
     """Yield the selected events as plain fields: position, time, server, type, size and content.
 
-    Raises RelayError TR303 if there is no such file, other RelayErrors of reading, and ValueError for an invalid GTID
-    set.
+    Raises:
+        RelayError: TR303, there is no such file; other codes, a file cannot be read.
+        ValueError: a GTID set is invalid.
     """
     files = _files(root, wanted)
     if not files:

@@ -27,8 +27,8 @@ _log = structlog.get_logger()
 def run_until_signalled(work: Callable[[threading.Event], None]) -> None:
     """Run ``work(stop)`` and raise its error; signals set ``stop``.
 
-    After a signal, an error that another start would not meet is logged and not raised: the signal may have stopped a
-    server that the work needs, a moment earlier.
+    After a signal, an error that another start would not have is logged, not raised: the same signal may
+    have stopped a server that the work needs.
 
     The work runs in a thread of its own, so that the main thread can always handle a second signal, and PySpark does
     not replace the handler of SIGINT.

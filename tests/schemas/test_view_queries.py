@@ -1,4 +1,4 @@
-"""The tables in the queries of views: found and renamed, or refused; on servers in ``servers/test_merged_views.py``."""
+"""The tables in the queries of views: found and renamed, or refused; on servers in ``test_merged_views.py``."""
 
 from __future__ import annotations
 

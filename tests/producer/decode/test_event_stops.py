@@ -90,9 +90,9 @@ def test_stops(tmp_path: Path, events: list[bytes], code: str, said: str) -> Non
 @pytest.mark.parametrize(("statement", "said", "hint", "not_said"), [
     (b"ALTER TABLE t DISCARD TABLESPACE", "as a file", "copy it to the downstream", "binlog_format"),
     (b"ALTER TABLE /* ADD */ t IMPORT PARTITION p TABLESPACE", "as a file", "[[skip]] rule", "binlog_format"),
-    (b"CREATE TABLE t (a INT) AS SELECT 1", "without logging its rows", "in two statements", "by hand"),
+    (b"CREATE TABLE t (a INT) AS SELECT 1", "without logging its rows", "in two statements", "manually"),
     (b"DELETE FROM t", "by statement text", "binlog_format = ROW", "two statements"),
-    (b"FROBNICATE t", "no statement starts with 'FROBNICATE'", "start behind this position", "binlog_format"),
+    (b"FROBNICATE t", "no statement starts with 'FROBNICATE'", "start after this position", "binlog_format"),
 ])  # fmt: skip
 def test_each_kind_of_statement_that_is_refused_has_a_remedy_of_its_own(
     tmp_path: Path, statement: bytes, said: str, hint: str, not_said: str

@@ -38,7 +38,7 @@ def version(structure: TableStructure, fingerprint: bytes, text: str = "") -> St
 def there(monkeypatch: pytest.MonkeyPatch) -> Iterator[Registry]:
     monkeypatch.setattr(module, "_PAUSE", 0.001)
     monkeypatch.setattr(module, "_LONGEST_PAUSE", 0.002)
-    monkeypatch.setattr(module, "_TIMEOUT", 0.2)
+    monkeypatch.setattr(module, "_TIMEOUT", 1.0)
     with running() as registry:
         yield registry
 

@@ -60,14 +60,14 @@ def test_origins_are_asked_for_when_another_pipeline_is_met(monkeypatch: pytest.
 
     origins = Origins(look)
     origins.begin("own")
-    origins.keep_up()
+    origins.refresh_if_due()
     assert origins.ids == ("server",)
-    origins.meet()
+    origins.note_other_pipeline()
     assert origins.ids == ("server",)  # it did not answer
-    origins.keep_up()
+    origins.refresh_if_due()
     assert asked == ["own"] * 2
     monkeypatch.setattr(time, "monotonic", lambda: 1e9)
-    origins.keep_up()
+    origins.refresh_if_due()
     assert list(origins.ids) == ["server", "log"]
 
 
