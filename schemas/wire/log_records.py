@@ -157,17 +157,21 @@ UNFIT = (
 )
 
 
-def structure_of(version: StructureVersion) -> TableStructure:
+def structure_of(version: StructureVersion, at: At | None = None) -> TableStructure:
     """Read the structure of a record, and check it by its fingerprint, if that is not an id of a registry.
 
-    Raises LogError TR568.
+    Args:
+        at: the position of the epoch's record that contains it; a ``LoggedVersion`` has its own.
+
+    Raises:
+        LogError: TR568.
     """
     try:
         return _structure(
             version.db, version.table, version.fingerprint, version.structure, version.avro_schema
         )
     except UNFIT as error:
-        at = version.at if isinstance(version, LoggedVersion) else None
+        at = version.at if isinstance(version, LoggedVersion) else at
         where = Where(table=f"{version.db}.{version.table}", epoch=version.epoch)
         raise no_record(at, f"the structure {version.fingerprint} is not valid", error, where) from error
 

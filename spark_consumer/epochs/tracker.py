@@ -41,13 +41,14 @@ ROWS = pa.schema(
         ("log_offset", pa.int64()),
         ("fingerprint", pa.string()),
         ("text", pa.string()),
+        ("hint", pa.string()),
         ("record", pa.binary()),
     ]
 )
 #: the tracker's inputs and its outputs
 ROWS_DDL = (
     "table_name string, epoch bigint, kind int, log_offset bigint,"
-    " fingerprint string, text string, record binary"
+    " fingerprint string, text string, hint string, record binary"
 )
 #: columns of the initial state's rows
 SEED_DDL = "table_name string, epoch bigint, fingerprint string, text string"
@@ -63,6 +64,7 @@ class TrackerRow(NamedTuple):
             EPOCH, STRUCTURE, UNKNOWN or BROKEN.
         fingerprint: set for STRUCTURE, TOUCH and UNKNOWN.
         text: the structure's JSON, or the reason why the record is invalid.
+        hint: what to do about an invalid record.
         record: the record's bytes, for EPOCH.
     """
 
@@ -72,6 +74,7 @@ class TrackerRow(NamedTuple):
     log_offset: int
     fingerprint: str | None = None
     text: str | None = None
+    hint: str | None = None
     record: bytes | None = None
 
 
@@ -110,15 +113,15 @@ def tracker_inputs(
     value: bytes | None, offset: int, topic: str = "", key: bytes | None = EPOCH_KEY
 ) -> list[TrackerRow]:
     """Return the tracker's inputs for one record of the epochs topic."""
+    at = At(topic, offset)
     try:
-        epoch = read_epoch(value, At(topic, offset), key)
+        epoch = read_epoch(value, at, key)
         for version in epoch.structures:
-            structure_of(version)
+            structure_of(version, at)
         return list(_inputs(epoch, value or b"", offset))
     except LogError as error:
         number = -1 if error.where.epoch is None else error.where.epoch
-        what = error.what if error.what.startswith("topic ") else f"{At(topic, offset)}: {error.what}"
-        return [TrackerRow(PASS, number, BROKEN, offset, text=what)]
+        return [TrackerRow(PASS, number, BROKEN, offset, text=error.what, hint=error.hint)]
 
 
 def _inputs(epoch: EpochCommitted, value: bytes, offset: int) -> Iterator[TrackerRow]:
@@ -154,7 +157,15 @@ class SchemaTracker(StatefulProcessor):  # type: ignore[misc]
         del timerValues
         if key[0] == PASS:
             for row in rows:
-                yield _output(PASS, row.epoch, row.kind, row.log_offset, text=row.text, record=row.record)
+                yield _output(
+                    PASS,
+                    row.epoch,
+                    row.kind,
+                    row.log_offset,
+                    text=row.text,
+                    hint=row.hint,
+                    record=row.record,
+                )
             return
         yield from self._answers(key[0], sorted(rows, key=lambda row: (row.epoch, row.kind)))
 
@@ -172,7 +183,7 @@ class SchemaTracker(StatefulProcessor):  # type: ignore[misc]
             if row.kind == STRUCTURE:
                 if not self._learn(row.epoch, row.fingerprint, row.text):
                     what = f"two structures of {table} have the fingerprint {row.fingerprint}"
-                    yield _output(table, row.epoch, BROKEN, row.log_offset, text=what)
+                    yield _output(table, row.epoch, BROKEN, row.log_offset, text=what, hint=FOREIGN)
             elif row.kind == TOUCH and row.fingerprint not in answered:
                 answered.add(row.fingerprint)
                 yield self._answer(table, row)
@@ -241,4 +252,4 @@ class TrackerOutput:
         if broken:
             first = min(broken, key=lambda row: int(row.log_offset))
             where = Where(epoch=first.epoch if first.epoch >= 0 else None)
-            raise LogError("TR568", str(first.text), where=where, hint=FOREIGN)
+            raise LogError("TR568", str(first.text), where=where, hint=str(first.hint))

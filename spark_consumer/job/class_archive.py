@@ -18,7 +18,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from schemas.access.server_url import ServerUrl
 from spark_consumer.epochs.arrow import record_batch
-from spark_consumer.epochs.tracker import ROWS, ROWS_DDL, SEED_DDL, STRUCTURE, TOUCH, track
+from spark_consumer.epochs.tracker import ROWS, ROWS_DDL, SEED_DDL, STRUCTURE, TOUCH, TrackerRow, track
 from spark_consumer.job.spark import start_spark
 from spark_consumer.rules.config import ConsumerConfig
 
@@ -98,7 +98,7 @@ def _inputs(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """Return the tracker's inputs for a structure and its use, for each number of the source."""
     for batch in batches:
         rows = [
-            ("d.t", number, kind, number, "bb", "{}", None)
+            TrackerRow("d.t", number, kind, number, "bb", "{}")
             for number in batch.column(0).to_pylist()
             for kind in (STRUCTURE, TOUCH)
         ]

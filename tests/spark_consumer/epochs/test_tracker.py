@@ -8,8 +8,10 @@ import pytest
 from pyspark.sql import Row
 from pyspark.sql.streaming.tws_tester import TwsTester
 
+from schemas.errors import LogError
 from schemas.structure import TableStructure
 from schemas.wire.epoch import OffsetRange, SchemaChanged, TableChanged, TableTouched
+from schemas.wire.log_records import FOREIGN, OTHER_VERSION
 from spark_consumer.epochs.tracker import (
     EPOCH,
     PASS,
@@ -17,6 +19,7 @@ from spark_consumer.epochs.tracker import (
     TOUCH,
     UNKNOWN,
     SchemaTracker,
+    TrackerOutput,
     tracker_inputs,
 )
 from tests.support.epochs.fake_topic import integer
@@ -31,6 +34,7 @@ def given(epoch: int, kind: int, fingerprint: str | None = None, text: str | Non
         log_offset=epoch,
         fingerprint=fingerprint,
         text=text,
+        hint=None,
         record=b"r",
     )
 
@@ -107,3 +111,26 @@ def test_an_epoch_becomes_inputs_for_each_table_it_names() -> None:
         ("d.t", STRUCTURE, 44),
         ("d.t", TOUCH, 44),
     ]
+
+
+@pytest.mark.parametrize(
+    ("start", "hint"),
+    [(b"\xc3\x01" + bytes(8), OTHER_VERSION), (bytes(10), FOREIGN)],
+    ids=["another schema", "no schema"],
+)
+def test_an_invalid_record_stops_with_its_own_hint(tracker: Any, start: bytes, hint: str) -> None:
+    record = start + epoch_record(9).encode()[len(start) :]
+    inputs = [Row(**row._asdict()) for row in tracker_inputs(record, 44, "p.epochs")]
+    output = TrackerOutput.of(tracker.test(PASS, inputs))
+    output.refuse_broken(44)
+    with pytest.raises(LogError, match=r"TR568: topic p\.epochs, partition 0, offset 44: ") as stopped:
+        output.refuse_broken(43)
+    assert stopped.value.hint == hint
+
+
+def test_a_fingerprint_of_two_structures_stops_as_foreign(tracker: Any) -> None:
+    tracker.test("d.t", [given(1, STRUCTURE, "1", "one")])
+    output = TrackerOutput.of(tracker.test("d.t", [given(2, STRUCTURE, "1", "two")]))
+    with pytest.raises(LogError, match=r"TR568: two structures of d\.t have the fingerprint 1") as stopped:
+        output.refuse_broken(1)
+    assert stopped.value.hint == FOREIGN

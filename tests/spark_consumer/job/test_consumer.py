@@ -21,6 +21,7 @@ from schemas.access.server_url import ServerUrl
 from schemas.errors import DownstreamError, LogError
 from schemas.structure import TableStructure
 from schemas.wire.epoch import TableChanged
+from schemas.wire.log_records import OTHER_VERSION
 from schemas.wire.rows import LEAST_PART, PART
 from spark_consumer.job.progress import Counters
 from spark_consumer.job.run import run_consumer
@@ -261,6 +262,7 @@ def test_strange_records_stop_the_job_before_it_applies_anything(
 ) -> None:
     strange: dict[str, Callable[[FakeTopic, TableStructure], Any]] = {
         "epoch": lambda topic, t: topic.strange("epochs", b"garbage"),
+        "version": lambda topic, t: topic.strange("epochs", b"\xc3\x01" + bytes(8)),
         "again": lambda topic, t: topic.epoch(
             insert(t, row(2)), spoil=lambda e: replace(e, epoch=e.epoch - 1, structures=())
         ),
@@ -275,9 +277,11 @@ def test_strange_records_stop_the_job_before_it_applies_anything(
         with pytest.raises(LogError) as caught:
             consume(prefix=prefix, channel=prefix)
         found[kind] = f"{caught.value.code} {caught.value.what.removeprefix('topic ').removeprefix(prefix)}"
+        assert (caught.value.hint == OTHER_VERSION) == (kind == "version")
         there = downstream.execute(f"SHOW TABLES FROM {prefix}") if kind == "row" else ()
         assert list(there) == ([("t",)] if kind == "row" else []), kind
     assert found["epoch"].startswith("TR568 .epochs, partition 0, offset 6: the record")
+    assert found["version"].startswith("TR568 .epochs, partition 0, offset 6: the record")
     assert found["again"].startswith("TR567 .epochs, partition 0, offset 6: epoch 2 cannot follow epoch 2")
     assert found["row"].startswith("TR568 .rows, partition 0, offset 0: the record")
 
