@@ -36,7 +36,7 @@ def consume_alone(config: Path) -> tuple[float, float, Usage]:
     begin = time.perf_counter()
     arguments = ["tailrace", "consume", "--config", str(config), "--until-caught-up"]
     with measured("consume", arguments, config.parent) as program:
-        usage = program.wait()
+        usage = program.usage_at_end()
         whole = time.perf_counter() - begin
         return _query_seconds(program.log), whole, usage
 
@@ -76,7 +76,7 @@ def drain(config: Path, target: MySQL, kafka: Kafka, gtids: str) -> tuple[float,
         )
         _wait(lambda: _applied(target).contains(wanted), 0.05, produce, consume)
         seconds = time.perf_counter() - begin
-        usages = {"drain.produce": produce.stop(), "drain.consume": consume.stop()}
+        usages = {each.name: each.usage_at_end(stop=True) for each in (produce, consume)}
     return seconds, usages | {name: meter.stop() for name, meter in meters.items()}
 
 

@@ -1,4 +1,7 @@
-"""Server processes that outlive the process that started them, identified by pid and start time, never by name."""
+"""Started processes: servers that outlive the process that started them, and programs that end before it.
+
+A server is identified by pid and start time, never by name.
+"""
 
 from __future__ import annotations
 
@@ -8,6 +11,7 @@ import random
 import signal
 import socket
 import subprocess
+import sys
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -92,6 +96,93 @@ def spawn(command: Sequence[str], log: Path, cwd: Path) -> ProcessId:
     if identity is None:
         raise StackError("TR700 start-failed", f"{command[0]} ended at once", hint=f"see {log}")
     return identity
+
+
+class Program:
+    """A Python program that this process runs. ``NAME.out`` has the last start's stdout, ``NAME.log`` all stderr.
+
+    It has a session of its own. So a Ctrl-C does not reach it, and its child processes are found by the session even
+    if the process itself is gone.
+    """
+
+    def __init__(
+        self, name: str, arguments: Sequence[str], directory: Path, *, ended: str, late: str, failed: str
+    ) -> None:
+        """``arguments`` are a module and its arguments. The codes are those of the errors that the methods raise."""
+        self.name = name
+        self.log, self.out = directory / f"{name}.log", directory / f"{name}.out"
+        self.kills = 0
+        self._command = [sys.executable, "-m", *arguments]
+        self._ended, self._late, self._failed = ended, late, failed
+        self._process: subprocess.Popen[bytes] | None = None
+        self._sessions: list[int] = []
+
+    @property
+    def pid(self) -> int | None:
+        """The pid while it runs."""
+        return self._process.pid if self._process and self._process.poll() is None else None
+
+    def start(self) -> int:
+        """Start it, for the first time or again; returns the pid."""
+        with self.log.open("ab") as log, self.out.open("wb") as out:
+            self._process = subprocess.Popen(
+                self._command, stdin=subprocess.DEVNULL, stdout=out, stderr=log, start_new_session=True
+            )
+        self._sessions.append(self._process.pid)
+        return self._process.pid
+
+    def check(self) -> None:
+        """Raise StackError (``ended``) if it has ended unexpectedly."""
+        if self._process is not None and (code := self._process.poll()) is not None:
+            raise self._error(self._ended, f"ended unexpectedly with exit code {code}")
+
+    def wait(self, patience: float) -> None:
+        """Wait until it ends; raises StackError if that takes more seconds (``late``), or if it fails (``failed``)."""
+        assert self._process is not None
+        try:
+            code = self._process.wait(patience)
+        except subprocess.TimeoutExpired:
+            raise self._error(self._late, f"did not end within {patience:.0f} s") from None
+        if code:
+            raise self._error(self._failed, f"ended with exit code {code}")
+
+    def stop(self, patience: float) -> None:
+        """Send SIGTERM, and ``wait``."""
+        assert self._process is not None
+        self._process.terminate()
+        self.wait(patience)
+
+    def kill(self) -> None:
+        """SIGKILL for the process alone; its child processes have to notice that by themselves."""
+        assert self._process is not None
+        self._process.kill()
+        self._process.wait()
+        self.kills += 1
+
+    def kill_all(self) -> None:
+        """SIGKILL for all processes of its sessions, also those of earlier starts."""
+        for pid in _processes_of(self._sessions):
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        if self._process is not None:
+            self._process.wait()
+
+    def _error(self, code: str, message: str) -> StackError:
+        lines = self.log.read_text(errors="replace").splitlines()[-6:]
+        last = "".join(f"\n    {line}" for line in lines)
+        return StackError(code, f"{self.name} {message}:{last}", hint=f"see {self.log}")
+
+
+def _processes_of(sessions: list[int]) -> list[int]:
+    """Return the pids of the sessions' processes in all process groups, since Spark's workers have other groups."""
+    found = []
+    for stat in Path("/proc").glob("[0-9]*/stat"):
+        with contextlib.suppress(OSError):
+            # The second field is the program's name in brackets and may contain blanks.
+            fields = stat.read_text().rpartition(")")[2].split()
+            if int(fields[3]) in sessions and fields[0] not in "ZX":
+                found.append(int(stat.parent.name))
+    return found
 
 
 def wait_until(condition: Callable[[], bool], seconds: float) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
 from statistics import quantiles
 
 import pymysql
@@ -35,34 +35,32 @@ class Probes:
         self._seen = 0
         self.ready = False
         self._no_more, self._closed = threading.Event(), threading.Event()
-        self._sender = threading.Thread(target=self._guard, args=(self._send,), daemon=True)
-        self._watcher = threading.Thread(target=self._guard, args=(self._watch,), daemon=True)
-        self._error: Exception | None = None
+        self._pool = ThreadPoolExecutor(2)
+        self._running: list[Future[None]] = []
 
     def start_watching(self) -> None:
-        self._watcher.start()
+        self._running.append(self._pool.submit(self._watch))
 
     def start_sending(self) -> None:
-        self._sender.start()
+        self._running.append(self._pool.submit(self._send))
 
     def stop_sending(self) -> int:
         """Send a last probe after all other writes; returns its number."""
         self._no_more.set()
-        self._sender.join()
+        self._running[-1].result()
         with self._upstream.connect(database=DATABASE) as connection, connection.cursor() as cursor:
             return self._one(cursor)
 
     def close(self) -> None:
         self._no_more.set()
         self._closed.set()
-        for thread in (self._sender, self._watcher):
-            if thread.is_alive():
-                thread.join()
+        self._pool.shutdown()
 
     def check(self) -> None:
         """Raise the error that ended a thread early, if any."""
-        if self._error is not None:
-            raise self._error
+        for thread in self._running:
+            if thread.done():
+                thread.result()
 
     @property
     def seen(self) -> int:
@@ -81,12 +79,6 @@ class Probes:
         if len(lags) < 2:
             return lags[0] if lags else 0.0
         return quantiles(lags, n=100, method="inclusive")[percent - 1]
-
-    def _guard(self, target: Callable[[], None]) -> None:
-        try:
-            target()
-        except Exception as error:
-            self._error = error
 
     def _send(self) -> None:
         with self._upstream.connect(database=DATABASE) as connection, connection.cursor() as cursor:
@@ -122,16 +114,15 @@ class Published:
     def __init__(self, bootstrap_servers: str, prefix: str) -> None:
         self._reader = LogReader(LogAddress(bootstrap_servers, prefix))
         self._stop = threading.Event()
-        self._thread = threading.Thread(target=self._watch, daemon=True)
+        self._pool = ThreadPoolExecutor(1)
         self.epoch = -1
 
     def start(self) -> None:
-        self._thread.start()
+        self._pool.submit(self._watch)
 
     def close(self) -> None:
         self._stop.set()
-        if self._thread.is_alive():
-            self._thread.join()
+        self._pool.shutdown()
 
     def _watch(self) -> None:
         while not self._stop.wait(0.2 if self.epoch < 0 else _LOOK_EVERY):

@@ -10,11 +10,11 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 from compose.databases import Database
+from compose.processes import Program
 from compose.stack import Stack, StackInfo
 from demo import schema
 from demo.display import Display
 from demo.probes import Probes, Published
-from demo.programs import Program
 from demo.summary import Summary, applied
 from demo.workload import Workload
 from schemas.access.server_url import ServerUrl
@@ -28,6 +28,7 @@ _KILL_PRODUCER = 8.0  # seconds into the workload
 _KILL_CONSUMER = 15.0
 _AFTER_KILL = 5.0  # seconds of workload at least after the last kill
 _PATIENCE = 120.0  # seconds to wait for a condition
+_STOP = 60.0  # seconds to wait for a program's end
 _TICK = 0.1
 
 
@@ -45,9 +46,9 @@ class Demo:
             cleanup.callback(self._stop_stack)
             upstream, downstream = self._start_servers()
             config = _write_config(self._directory, self._stack.info())
-            programs = [Program("produce", config), Program("consume", config)]
+            programs = [_program("produce", config), _program("consume", config)]
             for program in programs:
-                cleanup.callback(program.destroy)
+                cleanup.callback(program.kill_all)
             probes = Probes(upstream, downstream)
             cleanup.callback(probes.close)
             published = Published(self._stack.kafka.bootstrap, "demo")
@@ -126,6 +127,11 @@ def _write_config(directory: Path, info: StackInfo) -> Path:
     return path
 
 
+def _program(name: str, config: Path) -> Program:
+    arguments = ["tailrace", name, "--config", str(config)]
+    return Program(name, arguments, config.parent, ended="TR710", late="TR710", failed="TR711")
+
+
 class _Scene:
     """The part of the demo between the servers' start and the comparison."""
 
@@ -201,12 +207,7 @@ class _Scene:
 
     def _end(self) -> None:
         for program in (self._produce, self._consume):
-            if code := program.stop():
-                raise StackError(
-                    "TR711",
-                    f"tailrace {program.name} answered SIGTERM with exit code {code}",
-                    hint=f"see {program.log}",
-                )
+            program.stop(_STOP)
         self._display.milestone("stopped both with SIGTERM")
 
     def _until(self, condition: Callable[[], bool], what: str) -> None:

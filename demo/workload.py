@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from random import Random
 
@@ -55,34 +55,24 @@ class Workload:
         self._upstream, self._seconds = upstream, seconds
         self._stop = threading.Event()
         self._lock = threading.Lock()
-        self._error: Exception | None = None
+        self._pool = ThreadPoolExecutor(THREADS + 1)
+        self._running: list[Future[None]] = []
         self.done = Done()
-        users = [
-            threading.Thread(target=self._guard, args=(self._user, i), daemon=True) for i in range(THREADS)
-        ]
-        self._threads = [*users, threading.Thread(target=self._guard, args=(self._admin,), daemon=True)]
 
     def start(self) -> None:
-        for thread in self._threads:
-            thread.start()
+        self._running = [self._pool.submit(self._user, number) for number in range(THREADS)]
+        self._running.append(self._pool.submit(self._admin))
 
     def stop(self) -> None:
         """Stop after the current transactions; returns when all threads have ended."""
         self._stop.set()
-        for thread in self._threads:
-            if thread.is_alive():
-                thread.join()
+        self._pool.shutdown()
 
     def check(self) -> None:
         """Raise the error that ended a thread early, if any."""
-        if self._error is not None:
-            raise self._error
-
-    def _guard(self, target: Callable[..., None], *args: int) -> None:
-        try:
-            target(*args)
-        except Exception as error:
-            self._error = error
+        for thread in self._running:
+            if thread.done():
+                thread.result()
 
     def _user(self, number: int) -> None:
         rng = Random(number)
