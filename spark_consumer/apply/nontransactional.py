@@ -168,11 +168,10 @@ def _write(
             if isinstance(error.__cause__, pymysql.MySQLError) and is_crashed(error.__cause__):
                 # Its effect is unknown.
                 raise crashed(one.name, error.__cause__, error.where) from error
-            error.applied = _APPLIED
             if not again:
                 # The server has refused this change, so exactly those before it are applied.
                 marks.write(session, channel, one.name, TableMark(one.places[step.first], 0))
-            raise
+            raise error.but(applied=_APPLIED) from error.__cause__
         reached("nontransactional.after_row")
 
 

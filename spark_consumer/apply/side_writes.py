@@ -31,8 +31,8 @@ from spark_consumer.target.programs.privileges import Privileges, read_privilege
 from spark_consumer.target.programs.text import Effects, Path, effects_of, query_effects
 from spark_consumer.target.session import Session
 
-#: returns the channel that may write rows into a downstream table; "" if there is none
-Replicated = Callable[[str, str], str]
+#: returns the channel that may write rows into a downstream table: "" for this channel, None if there is none
+Replicated = Callable[[str, str], str | None]
 
 _OURS = "tailrace"
 # Their rows are in other tables, or on other servers.
@@ -122,7 +122,7 @@ class SideWrites:
                 f"the account cannot see {' and '.join(what for _, what, _ in hidden)} of the downstream, which may"
                 f" change replicated rows: it lacks {' and '.join(right for right, *_ in hidden)}",
                 where=where,
-                hint="; ".join(remedy for *_, remedy in hidden) + "",
+                hint="; ".join(remedy for *_, remedy in hidden),
                 applied=NOTHING_APPLIED,
             )
         with_triggers = [name for name, table in tables.items() if table.triggers]
@@ -151,11 +151,13 @@ def scopes(session: Session, router: Router) -> list[tuple[ChannelKey, Scope]]:
     return found if router.folded is None else [(key, _folded(scope)) for key, scope in found]
 
 
-def filled_by(db: str, table: str, own: Iterable[Rules], others: Iterable[tuple[ChannelKey, Scope]]) -> str:
-    """The channel that may have rows in a downstream table: ``this channel``, or another; "" if none has."""
+def filled_by(
+    db: str, table: str, own: Iterable[Rules], others: Iterable[tuple[ChannelKey, Scope]]
+) -> str | None:
+    """The channel that may have rows in a downstream table: "" for this channel, None if there is none."""
     if any(rules.may_fill(db, table) for rules in own):
-        return "this channel"
-    return next((f"channel {key}" for key, scope in others if scope.writes((db, table))), "")
+        return ""
+    return next((f"channel {key}" for key, scope in others if scope.writes((db, table))), None)
 
 
 def _folded(scope: Scope) -> Scope:
@@ -191,8 +193,8 @@ def triggers_beside(
 
 def _judged(server: _Server, programs: Sequence[Program], replicated: Replicated) -> Iterator[SideWrite]:
     for program in programs:
-        if why := _Closure(server, replicated).harm(program):
-            yield SideWrite(program, why, _remedy(program, why))
+        if harm := _Closure(server, replicated).harm(program):
+            yield SideWrite(program, harm.why, _remedy(program, harm))
 
 
 def _with_children(
@@ -214,7 +216,7 @@ def _raise_first(found: Iterable[SideWrite], where: Where) -> None:
             "TR657",
             f"the downstream's {one.shown} may change replicated rows: {one.why}",
             where=where,
-            hint=f"{one.remedy}",
+            hint=one.remedy,
             applied=NOTHING_APPLIED,
         )
 
@@ -243,7 +245,7 @@ def _dropped(program: Program) -> str:
     return f"DROP TRIGGER {quoted(program.db, program.name)} on the downstream"
 
 
-def _remedy(program: Program, why: str) -> str:
+def _remedy(program: Program, harm: _Harm) -> str:
     where = "the log already contains the rows it writes on the upstream"
     gone = (
         f"ALTER EVENT {quoted(program.db, program.name)} DISABLE on the downstream"
@@ -251,9 +253,7 @@ def _remedy(program: Program, why: str) -> str:
         else _dropped(program)
     )
     # If the program changes a table, that table may be one to leave out.
-    rules = (
-        ", or exclude that table from the channel ([tables] exclude)" if why.startswith("it changes") else ""
-    )
+    rules = ", or exclude that table from the channel ([tables] exclude)" if harm.changes_table else ""
     return f"{gone} ({where}){rules}"
 
 
@@ -393,6 +393,19 @@ def _text(value: object) -> str | None:
     return value.decode(errors="replace") if isinstance(value, bytes) else str(value)
 
 
+@dataclass(frozen=True)
+class _Harm:
+    """A reason why a program changes or may change replicated rows.
+
+    Attributes:
+        why: the reason, as a clause.
+        changes_table: whether the reason is a table that it changes.
+    """
+
+    why: str
+    changes_table: bool = False
+
+
 @dataclass
 class _Closure:
     """Follows the effects of one program step by step, until one of them changes a replicated row."""
@@ -403,18 +416,18 @@ class _Closure:
     _tables: list[tuple[QualifiedName, str]] = field(default_factory=list)
     _seen: set[object] = field(default_factory=set)
 
-    def harm(self, program: Program) -> str:
-        """Return why it may change replicated rows; "" if it certainly does not."""
+    def harm(self, program: Program) -> _Harm | None:
+        """Return why it may change replicated rows; None if it certainly does not."""
         self._programs.append((program, ""))
         while self._programs or self._tables:
-            why = (
-                self._of_table(*self._tables.pop())
-                if self._tables
-                else self._of_program(*self._programs.pop())
-            )
-            if why:
-                return why
-        return ""
+            if self._tables:
+                harm = self._of_table(*self._tables.pop())
+            else:
+                why = self._of_program(*self._programs.pop())
+                harm = _Harm(why) if why else None
+            if harm is not None:
+                return harm
+        return None
 
     def _of_program(self, program: Program, through: str) -> str:
         if not self._is_new(("program", program.kind, program.db, program.name)):
@@ -460,39 +473,43 @@ class _Closure:
         seen = self.server.sees_routines(program.db)
         return "" if seen else f"the account cannot see the routines of {program.db}{through}"
 
-    def _of_table(self, name: QualifiedName, through: str) -> str:
+    def _of_table(self, name: QualifiedName, through: str) -> _Harm | None:
         if not self._is_new(("table", name)):
-            return ""
+            return None
         kind, shown = self.server.kind(*name), ".".join(name)
         if not kind:
             # Words, aliases and temporary tables, or tables of a schema that the account cannot see.
-            seen = self.server.sees_all_of(name[0])
-            return "" if seen else f"it changes {shown}, of which nothing is known{through}"
+            if self.server.sees_all_of(name[0]):
+                return None
+            return _Harm(f"it changes {shown}, of which nothing is known{through}", changes_table=True)
         if kind in _TABLES or kind == "SEQUENCE":
-            who = self.replicated(*name) or (name[0] == _OURS and "Tailrace itself")
-            if who:
-                other = "" if who == "this channel" else f", which is {who}'s"
-                return f"it changes {shown}{other}{through}"
-            if kind != "SEQUENCE":
-                return self._of_base_table(name, through)
-            return ""
+            who = self.replicated(*name)
+            if who is None and name[0] == _OURS:
+                who = "Tailrace itself"
+            if who is not None:
+                other = f", which is {who}'s" if who else ""
+                return _Harm(f"it changes {shown}{other}{through}", changes_table=True)
+            return None if kind == "SEQUENCE" else self._of_base_table(name, through)
         found = self.server.view(*name)
         through = through or f", through the view {shown}"
         self._tables += [(_full(path, name[0]), through) for path in sorted(found.writes)]
-        return found.doubt
+        return _Harm(found.doubt) if found.doubt else None
 
-    def _of_base_table(self, name: QualifiedName, through: str) -> str:
+    def _of_base_table(self, name: QualifiedName, through: str) -> _Harm | None:
         shown = ".".join(name)
         if (engine := self.server.engine(*name)).upper() in _ELSEWHERE:
-            return f"it changes {shown}, whose engine {engine} has its rows elsewhere{through}"
+            why = f"it changes {shown}, whose engine {engine} has its rows elsewhere{through}"
+            return _Harm(why, changes_table=True)
         if not self.server.sees_triggers(*name):
-            return f"it changes {shown}, whose triggers the account cannot see{through}"
+            return _Harm(
+                f"it changes {shown}, whose triggers the account cannot see{through}", changes_table=True
+            )
         for trigger in self.server.triggers_on(name):
             self._programs.append((trigger, through or f", through {trigger.shown}"))
         self._tables += [
             (child, through or f", through foreign keys to {shown}") for child in self.server.children(name)
         ]
-        return ""
+        return None
 
     def _is_new(self, what: object) -> bool:
         new = what not in self._seen

@@ -132,7 +132,7 @@ class SliceReader(SliceRows):
             case Silent():
                 return unreadable(error, slice_.where)
             case LogError():
-                error.where = slice_.where
+                return error.but(where=slice_.where)
             case UnknownHeader() | InvalidRecord():
                 return self._fault(error, slice_, part, work)
         return error

@@ -71,8 +71,7 @@ class UnappliedRows:
         except RowRefused as error:
             found = named(error, prepared)
             shown = found or first_refused(self.applier.connection, self._prepared(row_by_row=True)) or error
-            shown.applied = applied_in_part(first.parts)
-            raise shown from error
+            raise shown.but(applied=applied_in_part(first.parts)) from error
 
     def _prepared(self, *, row_by_row: bool) -> PreparedRows:
         first = self.workers[0]

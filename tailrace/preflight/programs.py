@@ -42,7 +42,7 @@ def read_programs(
     # Without schema tailrace there are no other channels.
     others = servers.attempt(lambda: scopes(session, rules[0].router)) or []
 
-    def replicated(db: str, table: str) -> str:
+    def replicated(db: str, table: str) -> str | None:
         return filled_by(db, table, rules, others)
 
     found = [

@@ -130,13 +130,19 @@ def run_all(
 
 
 def _in_part(error: TailraceError, parts: int) -> TailraceError:
-    """Return a worker's error, with the information that other parts may be applied, so a new plan cannot help."""
+    """Return a worker's error, with the information that other parts may be applied."""
+    applied = applied_in_part(parts)
     if isinstance(error, TableAltered):
-        error = DownstreamError(
-            error.code, error.what, where=error.where, hint=error.hint, retryable=error.retryable
+        # As another class, because a new plan cannot help.
+        return DownstreamError(
+            error.code,
+            error.what,
+            where=error.where,
+            hint=error.hint,
+            retryable=error.retryable,
+            applied=applied,
         )
-    error.applied = applied_in_part(parts)
-    return error
+    return error.but(applied=applied)
 
 
 def applied_in_part(parts: int) -> str:

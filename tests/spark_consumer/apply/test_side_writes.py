@@ -131,6 +131,8 @@ def test_a_program_that_changes_replicated_rows_stops_before_the_first_row(
         apply_rows(applier, config, insert(_table(db), {"id": 1, "v": 1}))
     assert wanted in str(error.value)
     assert any(word in error.value.hint for word in ("DROP TRIGGER", "DISABLE"))
+    # Only a table can be left out.
+    assert ("[tables] exclude" in error.value.hint) == ("changes" in wanted)
     assert _rows(downstream, f"{db}.t") == _rows(downstream, f"{db}.u") == []
     assert applier.position.epoch == -1
 
