@@ -95,7 +95,7 @@ class TailraceError(Exception):
     def __init__(
         self,
         code: str,
-        what: str,
+        message: str,
         *,
         where: Where = NOWHERE,
         hint: str = "",
@@ -103,9 +103,9 @@ class TailraceError(Exception):
         another_start: bool = False,
         applied: str = "",
     ) -> None:
-        super().__init__(code, what)
+        super().__init__(code, message)
         self.code = code
-        self.what = what
+        self.message = message
         self.where = where
         self.hint = hint
         self.retryable = retryable
@@ -120,7 +120,7 @@ class TailraceError(Exception):
         """Return a copy with other attributes, such as ``where`` or ``hint``."""
         changed = type(self).__new__(type(self), *self.args)
         changed.__dict__.update(self.__dict__ | changes)
-        changed.args = (changed.code, changed.what)
+        changed.args = (changed.code, changed.message)
         return changed
 
     @property
@@ -130,7 +130,7 @@ class TailraceError(Exception):
 
     def __str__(self) -> str:
         place = str(self.where)
-        text = f"{self.code}: {self.what}"
+        text = f"{self.code}: {self.message}"
         if place:
             text += f" [{place}]"
         if self.advice:
@@ -141,7 +141,7 @@ class TailraceError(Exception):
         """Return the error as fields for structured logs and ``--json`` output."""
         return {
             "code": self.code,
-            "what": self.what,
+            "what": self.message,
             "where": str(self.where),
             "hint": self.advice,
             "retryable": self.retryable,
@@ -184,7 +184,7 @@ class DownstreamError(TailraceError):
     def __init__(
         self,
         code: str,
-        what: str,
+        message: str,
         *,
         where: Where = NOWHERE,
         hint: str = "",
@@ -195,7 +195,7 @@ class DownstreamError(TailraceError):
     ) -> None:
         super().__init__(
             code,
-            what,
+            message,
             where=where,
             hint=hint,
             retryable=retryable,

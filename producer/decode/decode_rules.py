@@ -57,5 +57,7 @@ class Skipping:
         for db, table, _ in counted:
             if (db, table, kind) not in self._reported:
                 self._reported.add((db, table, kind))
-                log.warning("skipping", table=f"{db}.{table}", kind=kind, where=str(where), reason=error.what)
+                log.warning(
+                    "skipping", table=f"{db}.{table}", kind=kind, where=str(where), reason=error.message
+                )
         return counted

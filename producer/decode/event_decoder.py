@@ -363,10 +363,10 @@ class EventDecoder:
 
     def _pass_over_rows(self, table: tuple[str, str], error: ImageLacksColumns) -> None:
         """Count an event whose images lack something, if the rules say so; else raise the error."""
-        transaction, what = self.state.groups.transaction, error.what
+        transaction, what = self.state.groups.transaction, error.message
         if text := transaction.statement:
             what += f"; the statement: {text[:200].decode(errors='replace')}"
-        error = error.but(what=what, where=Where(table=".".join(table)), hint=LACKING)
+        error = error.but(message=what, where=Where(table=".".join(table)), hint=LACKING)
         transaction.skipped += self._skipping.passes_over("image", [table], error, self.state.where)
 
     # -- other events ----------------------------------------------------------------------------

@@ -158,7 +158,7 @@ class Mirror:
     def _wait_for_room(self, error: TailraceError, stop: threading.Event) -> None:
         if self.progress.paused is None:
             _log.warning("mirror_paused", error=str(error), retry_every_s=_FULL_RETRY)
-        self.progress.pauses(f"disk full, {error.what}")
+        self.progress.pauses(f"disk full, {error.message}")
         if not self._make_room():
             stop.wait(_FULL_RETRY)
 

@@ -228,7 +228,7 @@ class Structures:
                     self._refresh(name, entry, completed(entry.now, list(stated.columns)))
                     return stated
             except DecodeError as error:
-                log.info("tracked_structure_replaced", table=stated.name, reason=error.what)
+                log.info("tracked_structure_replaced", table=stated.name, reason=error.message)
         self._refresh(name, entry, definition_of(stated))
         return stated
 

@@ -82,7 +82,7 @@ class UpstreamStructures:
             except UpstreamError as error:
                 if not error.retryable:
                     raise
-                log.warning("upstream_unreachable", table=".".join(name), reason=error.what)
+                log.warning("upstream_unreachable", table=".".join(name), reason=error.message)
             if self._stop.wait(_RETRY):
                 raise Interrupted
 

@@ -28,28 +28,32 @@ META_REMEDY = (
 
 
 @dataclass(frozen=True)
-class Finding:
+class RelayFinding:
     """One problem found in the relay log.
 
     Attributes:
         code: as in docs/ERRORS.md.
-        place: `sub-directory/file:position`, or the metadata file.
-        remedy: one sentence for the operator.
+        location: `sub-directory/file:position`, or the metadata file.
+        hint: one sentence for the operator.
     """
 
     code: str
-    place: str
-    what: str
-    remedy: str
+    location: str
+    message: str
+    hint: str
+
+    def as_dict(self) -> dict[str, str]:
+        """Return plain data for ``--json``."""
+        return {"code": self.code, "place": self.location, "what": self.message, "remedy": self.hint}
 
     def as_error(self, more: int = 0) -> RelayError:
         """Return this finding as an error; `more` is the number of further findings, which it only counts."""
-        what = (
-            f"{self.what} (and {counted(more, 'more finding')}: see `tailrace relay verify`)"
+        message = (
+            f"{self.message} (and {counted(more, 'more finding')}: see `tailrace relay verify`)"
             if more
-            else self.what
+            else self.message
         )
-        return RelayError(self.code, what, where=Where(file=self.place), hint=self.remedy)
+        return RelayError(self.code, message, where=Where(file=self.location), hint=self.hint)
 
 
 @dataclass
@@ -91,10 +95,10 @@ class DirectoryCheck:
     """The sub-directories in order, and the problems found in them."""
 
     subdirs: list[Subdir] = field(default_factory=list)
-    findings: list[Finding] = field(default_factory=list)
+    findings: list[RelayFinding] = field(default_factory=list)
 
-    def add(self, code: str, place: str, what: str, remedy: str) -> None:
-        self.findings.append(Finding(code, place, what, remedy))
+    def add(self, code: str, location: str, message: str, hint: str) -> None:
+        self.findings.append(RelayFinding(code, location, message, hint))
 
 
 def check_directory(root: Path) -> DirectoryCheck:
@@ -157,7 +161,7 @@ def _subdir(root: Path, name: str, is_active: bool, found: DirectoryCheck) -> Su
     except UnreadableFile as error:
         garbled = True
         subdir.files = _files(folder)
-        found.add("TR306", f"{name}/{META_NAME}", error.what, META_REMEDY)
+        found.add("TR306", f"{name}/{META_NAME}", error.message, META_REMEDY)
     _check_sequence(folder, subdir, found)
     if not subdir.files and not is_active and not any(before.files for before in found.subdirs):
         return subdir  # a purge was killed before it removed it from the index

@@ -16,7 +16,7 @@ from relay_store.check.directory import (
     META_REMEDY,
     REFETCH,
     DirectoryCheck,
-    Finding,
+    RelayFinding,
     Subdir,
     check_directory,
     has_end_event,
@@ -46,7 +46,7 @@ class Report:
         files, bytes, events: numbers checked.
     """
 
-    findings: list[Finding] = field(default_factory=list)
+    findings: list[RelayFinding] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
     files: int = 0
     bytes: int = 0
@@ -92,7 +92,7 @@ def check_at_start(root: Path) -> None:
         raise report.findings[0].as_error(len(report.findings) - 1)
 
 
-def _check_ends(root: Path, subdir: Subdir) -> Iterator[Finding]:
+def _check_ends(root: Path, subdir: Subdir) -> Iterator[RelayFinding]:
     """Check each file without ROTATE or STOP against the next one: the server crashed, or its end is missing."""
     folder = root / subdir.name
     for file, following in pairwise(subdir.files):
@@ -110,28 +110,28 @@ def _check_ends(root: Path, subdir: Subdir) -> Iterator[Finding]:
             yield from _file_findings(subdir, following, FileCheck.of(folder / following, head, chain))
 
 
-def _check_head(root: Path, subdir: Subdir, file: str) -> list[Finding]:
+def _check_head(root: Path, subdir: Subdir, file: str) -> list[RelayFinding]:
     try:
         head = read_head(root / subdir.name / file)
     except DiskError:
         raise
     except RelayError as error:
-        return [Finding(error.code, f"{subdir.name}/{file}", error.what, REFETCH)]
+        return [RelayFinding(error.code, f"{subdir.name}/{file}", error.message, REFETCH)]
     if head.created is None:
         what = "the file does not start with a FORMAT_DESCRIPTION event"
-        return [Finding("TR304", f"{subdir.name}/{file}:{FIRST_POSITION}", what, REFETCH)]
+        return [RelayFinding("TR304", f"{subdir.name}/{file}:{FIRST_POSITION}", what, REFETCH)]
     return []
 
 
-def _file_findings(subdir: Subdir, file: str, check: FileCheck) -> list[Finding]:
-    return [Finding(f.code, f"{subdir.name}/{file}:{f.pos}", f.what, REFETCH) for f in check.faults]
+def _file_findings(subdir: Subdir, file: str, check: FileCheck) -> list[RelayFinding]:
+    return [RelayFinding(f.code, f"{subdir.name}/{file}:{f.pos}", f.what, REFETCH) for f in check.faults]
 
 
-def _torn_event(subdir: Subdir, file: str, pos: int) -> Finding:
-    return Finding("TR304", f"{subdir.name}/{file}:{pos}", "the file ends within an event", REFETCH)
+def _torn_event(subdir: Subdir, file: str, pos: int) -> RelayFinding:
+    return RelayFinding("TR304", f"{subdir.name}/{file}:{pos}", "the file ends within an event", REFETCH)
 
 
-def _at_boundary(subdir: Subdir, check: FileCheck) -> list[Finding]:
+def _at_boundary(subdir: Subdir, check: FileCheck) -> list[RelayFinding]:
     """Check that relay.meta's position is the end of a transaction."""
     if subdir.end is None or check.faults:
         return []
@@ -143,7 +143,7 @@ def _at_boundary(subdir: Subdir, check: FileCheck) -> list[Finding]:
     into = "an event" if check.torn_at is not None else "a transaction"
     name, boundary = RelayPosition(subdir.name, file, check.boundary).upstream
     what = f"{META_NAME} points into {into}; the last complete transaction ends at {name}:{boundary}"
-    return [Finding("TR334", f"{subdir.name}/{META_NAME}", what, META_REMEDY)]
+    return [RelayFinding("TR334", f"{subdir.name}/{META_NAME}", what, META_REMEDY)]
 
 
 def _has_next_part(subdir: Subdir, file: str) -> bool:
@@ -240,7 +240,7 @@ class _Verification:
             known = self._executed.union(self._before_start(head.flavor))
             if lacking := before.minus(known):
                 what = f"the first file of this server starts after {lacking}, which no earlier file contains"
-                self._report.findings.append(Finding("TR335", f"{subdir.name}/{file}", what, REFETCH))
+                self._report.findings.append(RelayFinding("TR335", f"{subdir.name}/{file}", what, REFETCH))
 
     def _check_gtids(self, subdir: Subdir, chain: GtidChain) -> None:
         """Compare relay.meta's GTID set with the files."""
@@ -252,16 +252,16 @@ class _Verification:
         try:
             stated = parse_gtid_set(subdir.meta.gtid_set, chain.flavor or "mysql")
         except ValueError as error:
-            self._report.findings.append(Finding("TR306", place, str(error), META_REMEDY))
+            self._report.findings.append(RelayFinding("TR306", place, str(error), META_REMEDY))
             return
         if lacking := whole.minus(stated):
             what = f"the GTID set of {META_NAME} lacks {lacking}, which the files contain"
-            self._report.findings.append(Finding("TR336", place, what, META_REMEDY))
+            self._report.findings.append(RelayFinding("TR336", place, what, META_REMEDY))
         # Transactions before the first file, purged or from before the start, are known from other sources.
         extra = stated.minus(whole) if self._is_complete() else None
         if extra and (extra := extra.minus(self._before_start(chain.flavor or "mysql"))):
             what = f"the GTID set of {META_NAME} has {extra}, which no file contains"
-            self._report.findings.append(Finding("TR336", place, what, META_REMEDY))
+            self._report.findings.append(RelayFinding("TR336", place, what, META_REMEDY))
 
     def _executed_so_far(self, chain: GtidChain) -> GtidSet | None:
         """Return all transactions up to the end of the sub-directory; None if unknown."""
@@ -305,7 +305,7 @@ class _Verification:
                 read(self._root)
             except RelayError as error:
                 remedy = error.hint or "restore it from a backup"
-                self._report.findings.append(Finding(error.code, name, error.what, remedy))
+                self._report.findings.append(RelayFinding(error.code, name, error.message, remedy))
 
     def _path(self, subdir: Subdir, file: str) -> Path:
         return self._root / subdir.name / file

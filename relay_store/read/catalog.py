@@ -94,7 +94,7 @@ def _entry(
     needed = tuple(r.name for r in readers if _has_not_passed(r, file))
     if isinstance(head, RelayError):
         nothing = (None, None, None, None, None)
-        return Entry(file.subdir, file.name, file.size, *nothing, is_active, needed, head.what)
+        return Entry(file.subdir, file.name, file.size, *nothing, is_active, needed, head.message)
     path = root / file.subdir / file.name
     with disk_errors("reading the relay log", Where(file=str(file))):
         first = _first_gtid(path, head, end)

@@ -121,7 +121,7 @@ def tracker_inputs(
         return list(_inputs(epoch, value or b"", offset))
     except LogError as error:
         number = -1 if error.where.epoch is None else error.where.epoch
-        return [TrackerRow(PASS, number, BROKEN, offset, text=error.what, hint=error.hint)]
+        return [TrackerRow(PASS, number, BROKEN, offset, text=error.message, hint=error.hint)]
 
 
 def _inputs(epoch: EpochCommitted, value: bytes, offset: int) -> Iterator[TrackerRow]:

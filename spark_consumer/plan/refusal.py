@@ -74,7 +74,12 @@ class EventRefused(DownstreamError):
             f" {event.id}"
         )
         super().__init__(
-            error.code, error.what + row, where=where, hint=hint, applied=error.applied, statement=statement
+            error.code,
+            error.message + row,
+            where=where,
+            hint=hint,
+            applied=error.applied,
+            statement=statement,
         )
         self.event, self.refusal = event, error
 

@@ -44,11 +44,11 @@ def _print(result: Preflight) -> None:
             part = item.part
             console.print(f"[bold]{part}[/]")
         if isinstance(item, Finding):
-            console.print(f"  {_SIGNS[item.level]} {escape(item.what)}")
+            console.print(f"  {_SIGNS[item.level]} {escape(item.message)}")
             if item.level != "ok":
-                console.print(f"      [dim]→ {escape(item.remedy)}[/]")
+                console.print(f"      [dim]→ {escape(item.hint)}[/]")
         else:
-            console.print(f"  [dim]? {item.code}: not checked, {escape(item.why)}[/]")
+            console.print(f"  [dim]? {item.code}: not checked, {escape(item.reason)}[/]")
     blocks = sum(isinstance(r, Finding) and r.level == "block" for r in result.results)
     warnings = sum(isinstance(r, Finding) and r.level == "warn" for r in result.results)
     verdict = f"[bold red]{blocks} blocking[/]" if blocks else "[bold green]nothing blocks[/]"

@@ -40,7 +40,7 @@ def report(error: Exception) -> int:
 def describe(error: Exception) -> ErrorDisplay:
     """Return how to show an error. The traceback of an unexpected error is written to a file."""
     if isinstance(error, TailraceError):
-        return ErrorDisplay(error.code, error.what, str(error.where), error.advice, int(error.exit_code))
+        return ErrorDisplay(error.code, error.message, str(error.where), error.advice, int(error.exit_code))
     path = _keep_traceback(error)
     text = str(error).split("\n", 1)[0]
     what = f"unexpected error: {type(error).__name__}: {text}"

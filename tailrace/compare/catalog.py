@@ -188,11 +188,11 @@ def structure_lines(source: str, target: str) -> tuple[str, ...]:
 
 def plain_structure(table: ComparedTable) -> str:
     """Return the part of a structure that both flavors show alike: the columns' names in order, and the key."""
-    return "\n".join([*(c.name for c in table.columns), "KEY " + ",".join(_names(table.key))])
+    return "\n".join([*column_names(table), "KEY " + ",".join(column.name for column in table.key)])
 
 
-def _names(columns: Sequence[ComparedColumn]) -> list[str]:
-    return [column.name for column in columns]
+def column_names(table: ComparedTable) -> list[str]:
+    return [column.name for column in table.columns]
 
 
 @dataclass(frozen=True)
@@ -203,19 +203,19 @@ class Pairing:
     router: Router
 
     def pairs(
-        self, left: Mapping[str, ComparedTable], right: Mapping[str, ComparedTable]
+        self, source_tables: Mapping[str, ComparedTable], target_tables: Mapping[str, ComparedTable]
     ) -> Iterator[tuple[list[str], str]]:
         """Yield each target table with its source tables (none, one or several), by ``db.table``, in order."""
         sources: dict[str, list[str]] = {}
-        for name in sorted(left):
-            table = left[name]
+        for name in sorted(source_tables):
+            table = source_tables[name]
             if self.replicated(table.db, table.name):
                 target = ".".join(self.router.table(table.db, table.name))
                 sources.setdefault(target, []).append(name)
         # A replicated table that only the target has, and that no route renames, is extra.
         extra = {
             name
-            for name, table in right.items()
+            for name, table in target_tables.items()
             if name not in sources
             and self.replicated(table.db, table.name)
             and self.router.table(table.db, table.name) == (table.db, table.name)

@@ -115,18 +115,18 @@ def table_is_gone(error: pymysql.MySQLError) -> bool:
     return bool(error.args) and error.args[0] == NO_SUCH_TABLE
 
 
-def json_columns(left: ComparedTable, right: ComparedTable) -> list[int]:
+def json_columns(source: ComparedTable, target: ComparedTable) -> list[int]:
     """Return the indexes of the columns that are JSON on one side and text on the other."""
-    pairs = enumerate(zip(left.columns, right.columns, strict=True))
+    pairs = enumerate(zip(source.columns, target.columns, strict=True))
     return [i for i, (a, b) in pairs if (a.data_type == "json") != (b.data_type == "json")]
 
 
-def canonical_rows(left: ComparedTable, right: ComparedTable, rows: Iterable[Row]) -> Iterable[Row]:
+def canonical_rows(source: ComparedTable, target: ComparedTable, rows: Iterable[Row]) -> Iterable[Row]:
     """Return the rows with such JSON in a canonical form; all other values stay the servers' bytes.
 
     MySQL stores a parsed value, and MariaDB the text.
     """
-    positions = json_columns(left, right)
+    positions = json_columns(source, target)
     if not positions:
         return rows
     return [_canonical(row, positions) for row in rows]

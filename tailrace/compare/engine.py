@@ -27,6 +27,7 @@ from tailrace.compare.catalog import (
     ComparedTable,
     Pairing,
     align_enum_comparison,
+    column_names,
     create_statement,
     plain_structure,
     read_catalog,
@@ -38,7 +39,7 @@ from tailrace.compare.result import (
     ONLY_SOURCE,
     ONLY_TARGET,
     CompareResult,
-    Difference,
+    RowDifference,
     TableResult,
 )
 from tailrace.servers import Side, is_mariadb, message, rows
@@ -74,21 +75,21 @@ def compare_servers(
     with ExitStack() as stack:
         sides = (_open_side(stack, source, "upstream"), _open_side(stack, target, "downstream"))
         pool = stack.enter_context(ThreadPoolExecutor(2))
-        names = _pairing(sides, include, exclude, router or Router())
-        return _Comparison(sides, pool, names, progress, reads, engines).run()
+        pairing = _pairing(sides, include, exclude, router or Router())
+        return _Comparison(sides, pool, pairing, progress, reads, engines).run()
 
 
 def _pairing(
     sides: tuple[_Side, _Side], include: Sequence[str], exclude: Sequence[str], router: Router
 ) -> Pairing:
     """Pair the tables by the servers' rules for letter case."""
-    upstream, downstream = (side.call(_folds) for side in sides)
+    upstream, downstream = (side.call(_ignores_letter_case) for side in sides)
     routes = tuple(map(lower_route, router.routes)) if upstream else router.routes
     tables = TableFilter(include, exclude, folds=upstream)
     return Pairing(tables.allows, Router(routes, () if downstream else None))
 
 
-def _folds(connection: Connection[Any]) -> bool:
+def _ignores_letter_case(connection: Connection[Any]) -> bool:
     """Return whether a server ignores letter case in names of tables."""
     return int(rows(connection, "SELECT @@lower_case_table_names")[0][0]) != 0
 
@@ -126,7 +127,7 @@ class _Comparison:
         self,
         sides: tuple[_Side, _Side],
         pool: ThreadPoolExecutor,
-        names: Pairing,
+        pairing: Pairing,
         progress: EachTable | None,
         reads: int,
         engines: bool,
@@ -134,19 +135,20 @@ class _Comparison:
         self._most_reads, self._engines = reads, engines
         self._sides = sides
         self._pool = pool
-        self._pairing = names
+        self._pairing = pairing
         self._progress = progress or (lambda result: None)
         self._same_flavor = sides[0].mariadb == sides[1].mariadb
 
     def run(self) -> CompareResult:
-        left, right = self._on_both(read_catalog, _every)
+        source_tables, target_tables = self._on_both(read_catalog, _every)
         results = []
-        for sources, target in self._pairing.pairs(left, right):
+        for sources, target in self._pairing.pairs(source_tables, target_tables):
             if len(sources) > 1:
-                result = self._merged([left[name] for name in sources], target, right.get(target))
+                merged = [source_tables[name] for name in sources]
+                result = self._compare_merged(merged, target, target_tables.get(target))
             else:
                 source = sources[0] if sources else ""
-                result = self._table(source, target, left.get(source), right.get(target))
+                result = self._compare(source, target, source_tables.get(source), target_tables.get(target))
             self._progress(result)
             results.append(result)
         return CompareResult(tuple(result for result in results if result.problem != _GONE))
@@ -163,141 +165,155 @@ class _Comparison:
     def _on_both(self, function: Callable[..., T], *arguments: Any) -> tuple[T, T]:
         return self._on_each(function, arguments, arguments)
 
-    def _on_each(self, function: Callable[..., T], left: Iterable[Any], right: Iterable[Any]) -> tuple[T, T]:
-        source = self._pool.submit(self._sides[0].call, function, *left)
-        target = self._pool.submit(self._sides[1].call, function, *right)
+    def _on_each(
+        self, function: Callable[..., T], for_source: Iterable[Any], for_target: Iterable[Any]
+    ) -> tuple[T, T]:
+        source = self._pool.submit(self._sides[0].call, function, *for_source)
+        target = self._pool.submit(self._sides[1].call, function, *for_target)
         # Wait for both, so that no connection is closed while a query runs on it.
         error = source.exception() or target.exception()
         if error:
             raise error
         return source.result(), target.result()
 
-    def _merged(self, sources: list[ComparedTable], name: str, target: ComparedTable | None) -> TableResult:
+    def _compare_merged(
+        self, sources: list[ComparedTable], name: str, target: ComparedTable | None
+    ) -> TableResult:
         """Compare several tables of the source with the table that they are merged into, by sums of row digests."""
         title = f"{' + '.join(f'{t.db}.{t.name}' for t in sources)} → {name}"
         if target is None:
             return TableResult(title, problem="missing in target")
         for source in sources:
-            if _names(source) != _names(target):
+            if column_names(source) != column_names(target):
                 return TableResult(title, problem="structure differs")
         *sources, target = align_enum_comparison([*sources, target])
-        count = theirs = 0
+        source_count = target_count = 0
         for _ in self._read_again():
-            found = [self._sides[0].call(chunks.digest_table, source) for source in sources]
-            theirs, sums = self._sides[1].call(chunks.digest_table, target)
-            count = sum(rows for rows, _ in found)
-            total = [sum(bucket) for bucket in zip(*(digests for _, digests in found), strict=True)]
-            if (count, total) == (theirs, sums):
-                return TableResult(title, rows=count)
-        return TableResult(title, rows=count, problem="rows differ", differing=abs(count - theirs), more=True)
+            digests = [self._sides[0].call(chunks.digest_table, source) for source in sources]
+            source_count = sum(rows for rows, _ in digests)
+            source_sums = [sum(bucket) for bucket in zip(*(sums for _, sums in digests), strict=True)]
+            target_count, target_sums = self._sides[1].call(chunks.digest_table, target)
+            if (source_count, source_sums) == (target_count, target_sums):
+                return TableResult(title, rows=source_count)
+        differing = abs(source_count - target_count)
+        return TableResult(title, rows=source_count, problem="rows differ", differing=differing, more=True)
 
-    def _table(
-        self, source: str, target: str, left: ComparedTable | None, right: ComparedTable | None
+    def _compare(
+        self, source_name: str, target_name: str, source: ComparedTable | None, target: ComparedTable | None
     ) -> TableResult:
         """Compare one table; read its structures again if they change meanwhile."""
-        name = target if source in ("", target) else f"{source} → {target}"
+        name = target_name if source_name in ("", target_name) else f"{source_name} → {target_name}"
         detail: tuple[str, ...] = ()
         for attempt in self._read_again():
             if attempt:
-                ours, theirs = self._on_each(read_catalog, (_only(source),), (_only(target),))
-                left, right = ours.get(source), theirs.get(target)
-            if left is None and right is None:
+                sources, targets = self._on_each(read_catalog, (_only(source_name),), (_only(target_name),))
+                source, target = sources.get(source_name), targets.get(target_name)
+            if source is None and target is None:
                 return TableResult(name, problem=_GONE)
-            if left is None or right is None:
+            if source is None or target is None:
                 continue
             try:
-                detail = self._structure(left, right)
+                detail = self._compare_structure(source, target)
                 if not detail:
-                    return self._rows(name, left, right, detail)
+                    return self._compare_rows(name, source, target, detail)
             except _TableGone:
-                left = None
-        if left is None or right is None:
-            return TableResult(name, problem=f"missing in {'source' if left is None else 'target'}")
-        if _names(left) == _names(right):
-            return self._rows(name, left, right, detail)
+                source = None
+        if source is None or target is None:
+            return TableResult(name, problem=f"missing in {'source' if source is None else 'target'}")
+        if column_names(source) == column_names(target):
+            return self._compare_rows(name, source, target, detail)
         return TableResult(name, problem="structure differs", detail=detail)
 
-    def _structure(self, left: ComparedTable, right: ComparedTable) -> tuple[str, ...]:
+    def _compare_structure(self, source: ComparedTable, target: ComparedTable) -> tuple[str, ...]:
         # CREATE TABLE contains the names of the table and of the tables that it references.
-        if not self._same_flavor or (left.db, left.name) != (right.db, right.name):
-            return structure_lines(plain_structure(left), plain_structure(right))
-        source, target = self._on_each(create_statement, (left,), (right,))
-        if not self._engines:
-            flavor: Flavor = "mariadb" if self._sides[0].mariadb else "mysql"
-            source, target = (in_innodb(text, flavor) for text in (source, target))
-        return structure_lines(source, target)
+        if not self._same_flavor or (source.db, source.name) != (target.db, target.name):
+            return structure_lines(plain_structure(source), plain_structure(target))
+        statements = self._on_each(create_statement, (source,), (target,))
+        if self._engines:
+            return structure_lines(*statements)
+        flavor: Flavor = "mariadb" if self._sides[0].mariadb else "mysql"
+        return structure_lines(*(in_innodb(statement, flavor) for statement in statements))
 
-    def _rows(
-        self, name: str, left: ComparedTable, right: ComparedTable, detail: tuple[str, ...]
+    def _compare_rows(
+        self, name: str, source: ComparedTable, target: ComparedTable, detail: tuple[str, ...]
     ) -> TableResult:
         start = TableResult(name, problem="structure differs" if detail else "", detail=detail)
-        left, right = align_enum_comparison([left, right])
-        if left.key and right.key:
-            return self._by_key(left, right, start)
-        return self._as_multiset(left, right, start)
+        source, target = align_enum_comparison([source, target])
+        if source.key and target.key:
+            return self._compare_by_key(source, target, start)
+        return self._compare_by_digests(source, target, start)
 
-    def _by_key(self, left: ComparedTable, right: ComparedTable, result: TableResult) -> TableResult:
+    def _compare_by_key(
+        self, source: ComparedTable, target: ComparedTable, result: TableResult
+    ) -> TableResult:
         low: chunks.Key | None = None
-        size = chunks.chunk_rows(left)
+        size = chunks.chunk_rows(source)
         while True:
             # Both sides read the same number of rows at once. If the rows differ, the range is read again by
             # its bounds.
-            source, target = self._on_each(
-                chunks.read_range, (left, low, None, size), (right, low, None, size)
+            source_rows, target_rows = self._on_each(
+                chunks.read_range, (source, low, None, size), (target, low, None, size)
             )
-            high = chunks.key_of(left, source[-1]) if len(source) == size else None
-            found, more = self._confirmed(left, right, (low, high, size), source, target)
-            result = result.with_rows(len(source), found, more)
+            high = chunks.key_of(source, source_rows[-1]) if len(source_rows) == size else None
+            found: list[RowDifference] = []
+            more = False
+            if source_rows != target_rows:
+                found, more = self._confirmed_differences(source, target, low, high, 4 * size + 1000)
+            result = result.with_rows(len(source_rows), found, more)
             self._progress(result)
             if high is None:
                 return result
             low = high
 
-    def _confirmed(
+    def _confirmed_differences(
         self,
-        left: ComparedTable,
-        right: ComparedTable,
-        bounds: tuple[chunks.Key | None, chunks.Key | None, int],
-        source: list[chunks.Row],
-        target: list[chunks.Row],
-    ) -> tuple[list[Difference], bool]:
-        """Return the rows of a range that differ in every read, and whether the range has more rows than the limit."""
-        if source == target:
-            return [], False
-        low, high, size = bounds
-        limit = 4 * size + 1000
-        suspects: dict[chunks.Key, Difference] | None = None
+        source: ComparedTable,
+        target: ComparedTable,
+        low: chunks.Key | None,
+        high: chunks.Key | None,
+        limit: int,
+    ) -> tuple[list[RowDifference], bool]:
+        """Return the rows of a range that differ in every read, and whether the range has more rows than ``limit``."""
+        confirmed: dict[chunks.Key, RowDifference] | None = None
         more = False
         for _ in self._read_again():
-            source, target = self._on_each(
-                chunks.read_range, (left, low, high, limit), (right, low, high, limit)
+            source_rows, target_rows = self._on_each(
+                chunks.read_range, (source, low, high, limit), (target, low, high, limit)
             )
-            more = len(source) != len(target) and limit in (len(source), len(target))
-            now = _differences(left, right, source, target)
-            suspects = now if suspects is None else {k: d for k, d in now.items() if k in suspects}
-            if not suspects and not more:
+            more = len(source_rows) != len(target_rows) and limit in (len(source_rows), len(target_rows))
+            now = _differences(source, target, source_rows, target_rows)
+            confirmed = now if confirmed is None else {k: d for k, d in now.items() if k in confirmed}
+            if not confirmed and not more:
                 return [], False
-        return list((suspects or {}).values()), more
+        return list((confirmed or {}).values()), more
 
-    def _as_multiset(self, left: ComparedTable, right: ComparedTable, result: TableResult) -> TableResult:
+    def _compare_by_digests(
+        self, source: ComparedTable, target: ComparedTable, result: TableResult
+    ) -> TableResult:
         """Compare tables without a key by sums of row digests, which do not depend on the rows' order."""
         for _ in self._read_again():
-            (count, ours), (theirs_count, theirs) = self._on_each(chunks.digest_table, (left,), (right,))
-            if (count, ours) == (theirs_count, theirs):
-                return result.with_rows(count)
-        buckets = frozenset(i for i, pair in enumerate(zip(ours, theirs, strict=True)) if pair[0] != pair[1])
+            (source_count, source_sums), (target_count, target_sums) = self._on_each(
+                chunks.digest_table, (source,), (target,)
+            )
+            if (source_count, source_sums) == (target_count, target_sums):
+                return result.with_rows(source_count)
+        sums = enumerate(zip(source_sums, target_sums, strict=True))
+        buckets = frozenset(i for i, (in_source, in_target) in sums if in_source != in_target)
         arguments = (buckets, 50 * MAX_KEYS)
-        source, target = self._on_each(chunks.rows_in_buckets, (left, *arguments), (right, *arguments))
-        rows = [Difference(_row_text(left, row), ONLY_SOURCE) for row in (source - target).elements()]
-        rows += [Difference(_row_text(left, row), ONLY_TARGET) for row in (target - source).elements()]
-        return result.with_rows(count, rows, more=abs(count - theirs_count) > len(rows) or not rows)
+        source_rows, target_rows = self._on_each(
+            chunks.rows_in_buckets, (source, *arguments), (target, *arguments)
+        )
+        rows = [
+            RowDifference(_row_text(source, r), ONLY_SOURCE) for r in (source_rows - target_rows).elements()
+        ]
+        rows += [
+            RowDifference(_row_text(source, r), ONLY_TARGET) for r in (target_rows - source_rows).elements()
+        ]
+        more = abs(source_count - target_count) > len(rows) or not rows
+        return result.with_rows(source_count, rows, more)
 
 
 _GONE = "gone"
-
-
-def _names(table: ComparedTable) -> list[str]:
-    return [column.name for column in table.columns]
 
 
 def _every(db: str, table: str) -> bool:
@@ -309,15 +325,15 @@ def _only(name: str) -> Callable[[str, str], bool]:
 
 
 def _differences(
-    left: ComparedTable, right: ComparedTable, source: list[chunks.Row], target: list[chunks.Row]
-) -> dict[chunks.Key, Difference]:
-    ours = {chunks.key_of(left, row): row for row in chunks.canonical_rows(left, right, source)}
-    theirs = {chunks.key_of(right, row): row for row in chunks.canonical_rows(left, right, target)}
+    source: ComparedTable, target: ComparedTable, source_rows: list[chunks.Row], target_rows: list[chunks.Row]
+) -> dict[chunks.Key, RowDifference]:
+    in_source = {chunks.key_of(source, r): r for r in chunks.canonical_rows(source, target, source_rows)}
+    in_target = {chunks.key_of(target, r): r for r in chunks.canonical_rows(source, target, target_rows)}
     found = {}
-    for key in ours.keys() | theirs.keys():
-        if ours.get(key) != theirs.get(key):
-            kind = ONLY_SOURCE if key not in theirs else ONLY_TARGET if key not in ours else DIFFERENT
-            found[key] = Difference(_key_text(left, key), kind)
+    for key in in_source.keys() | in_target.keys():
+        if in_source.get(key) != in_target.get(key):
+            kind = ONLY_SOURCE if key not in in_target else ONLY_TARGET if key not in in_source else DIFFERENT
+            found[key] = RowDifference(_key_text(source, key), kind)
     return dict(sorted(found.items()))
 
 

@@ -15,7 +15,7 @@ ONLY_SOURCE, ONLY_TARGET, DIFFERENT = "only in source", "only in target", "diffe
 
 
 @dataclass(frozen=True)
-class Difference:
+class RowDifference:
     """One row that differs between the two sides."""
 
     key: str
@@ -37,14 +37,14 @@ class TableResult:
     problem: str = ""
     differing: int = 0
     more: bool = False
-    differences: tuple[Difference, ...] = ()
+    differences: tuple[RowDifference, ...] = ()
     detail: tuple[str, ...] = ()
 
     @property
     def equal(self) -> bool:
         return not self.problem
 
-    def with_rows(self, rows: int, found: Iterable[Difference] = (), more: bool = False) -> TableResult:
+    def with_rows(self, rows: int, found: Iterable[RowDifference] = (), more: bool = False) -> TableResult:
         """Return this result with the rows and differences of one more chunk added."""
         found = list(found)
         listed = (*self.differences, *found)[:MAX_KEYS]

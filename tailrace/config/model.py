@@ -58,7 +58,7 @@ def _server_url(text: str) -> str:
     try:
         ServerUrl.parse(text)
     except TailraceError as error:
-        raise ValueError(f"{error.what}{'. ' + error.hint if error.hint else ''}") from None
+        raise ValueError(f"{error.message}{'. ' + error.hint if error.hint else ''}") from None
     return text
 
 
@@ -338,7 +338,7 @@ def _checked(make: Callable[[], object]) -> None:
     try:
         make()
     except TailraceError as error:
-        raise ValueError(f"{error.what}. {error.hint}") from None
+        raise ValueError(f"{error.message}. {error.hint}") from None
 
 
 class Config(BaseSettings):

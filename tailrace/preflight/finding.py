@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
 
 Level = Literal["block", "warn", "ok"]
@@ -24,16 +24,16 @@ class Finding:
     level: Level
     part: Part
     code: str
-    what: str
-    remedy: str = ""
+    message: str
+    hint: str = ""
     error: str = "TR003"
     passes: bool = False
     another_start: bool = False
 
     def as_dict(self) -> dict[str, str]:
         """Return plain data for ``--json``."""
-        names = ("level", "part", "code", "what", "remedy")
-        return {name: getattr(self, name) for name in names}
+        found = {"level": self.level, "part": self.part, "code": self.code}
+        return {**found, "what": self.message, "remedy": self.hint}
 
 
 @dataclass(frozen=True)
@@ -42,7 +42,11 @@ class NotChecked:
 
     part: Part
     code: str
-    why: str
+    reason: str
+
+    def as_dict(self) -> dict[str, str]:
+        """Return plain data for ``--json``."""
+        return {"part": self.part, "code": self.code, "why": self.reason}
 
 
 Result = Finding | NotChecked
@@ -63,7 +67,7 @@ class Preflight:
         return {
             "blocked": self.blocked,
             "findings": [r.as_dict() for r in self.results if isinstance(r, Finding)],
-            "not_checked": [asdict(r) for r in self.results if isinstance(r, NotChecked)],
+            "not_checked": [r.as_dict() for r in self.results if isinstance(r, NotChecked)],
         }
 
 
@@ -73,17 +77,17 @@ def verdict(
     code: str,
     fine: str,
     wrong: str,
-    remedy: str,
+    hint: str,
     level: Level = "block",
     *,
     error: str = "TR003",
     passes: bool = False,
     another_start: bool = False,
 ) -> Finding:
-    """Return ``ok`` with ``fine``, or ``level`` with ``wrong`` and ``remedy``."""
+    """Return ``ok`` with ``fine``, or ``level`` with ``wrong`` and ``hint``."""
     if good:
         return Finding("ok", part, code, fine)
-    return Finding(level, part, code, wrong, remedy, error, passes, another_start)
+    return Finding(level, part, code, wrong, hint, error, passes, another_start)
 
 
 def setting(
@@ -99,7 +103,7 @@ def setting(
     value = variables.get(name)
     if value is None:
         return NotChecked(part, name, "the server has no such variable")
-    remedy = f"SET GLOBAL {name} = {wanted[0]}, and the same in the server's option file"
+    hint = f"SET GLOBAL {name} = {wanted[0]}, and the same in the server's option file"
     return verdict(
-        value.upper() in wanted, part, name, f"{name} is {value}", f"{name} is {value}: {why}", remedy, level
+        value.upper() in wanted, part, name, f"{name} is {value}", f"{name} is {value}: {why}", hint, level
     )

@@ -28,8 +28,8 @@ def _refuse(results: Iterable[Result]) -> None:
     findings = [one for one in results if isinstance(one, Finding)]
     blocks = [one for one in findings if one.level == "block" and not one.passes]
     for other in blocks[1:]:
-        _log.error("check_blocks", part=other.part, what=other.what, remedy=other.remedy)
+        _log.error("check_blocks", part=other.part, what=other.message, remedy=other.hint)
     if blocks:
         first = blocks[0]
-        what = f"{first.part}: {first.what}"
-        raise TailraceError(first.error, what, hint=first.remedy, another_start=first.another_start)
+        what = f"{first.part}: {first.message}"
+        raise TailraceError(first.error, what, hint=first.hint, another_start=first.another_start)

@@ -132,7 +132,7 @@ def _of_log_start(config: Config) -> list[Result]:
     except TailraceError as error:
         if isinstance(error, LoginRefused) or (isinstance(error, UpstreamError) and error.retryable):
             return [NotChecked("kafka", "log_begins", "the upstream cannot be reached")]
-        return [Finding("block", "kafka", "log_begins", error.what, error.hint)]
+        return [Finding("block", "kafka", "log_begins", error.message, error.hint)]
     if why == ORIGIN:
         return [Finding("ok", "kafka", "log_begins", "the log will contain everything ever written upstream")]
     remedy = "start the producer, copy the upstream's data to the downstream, and start the channel with"
@@ -176,11 +176,11 @@ def _loops(config: Config, scopes: list[Scope], log_id: str | None) -> list[Resu
     try:
         return loop_findings(read_loops(config, scopes, log_id or ""))
     except TailraceError as error:
-        return [NotChecked("downstream", "loops", f"one of the servers did not answer: {error.what}")]
+        return [NotChecked("downstream", "loops", f"one of the servers did not answer: {error.message}")]
 
 
 def _unreachable(part: Part, error: TailraceError, rest: str) -> list[Result]:
-    found = Finding("block", part, "reachable", error.what, error.hint, passes=True)
+    found = Finding("block", part, "reachable", error.message, error.hint, passes=True)
     return [found, NotChecked(part, "settings", f"not checked: {rest}")]
 
 

@@ -90,7 +90,7 @@ class ContentReader:
         try:
             return fields | self._content(header.type, bare)
         except (DecodeError, ValueError, IndexError, KeyError, struct.error) as error:
-            reason = error.what if isinstance(error, DecodeError) else f"{type(error).__name__}: {error}"
+            reason = error.message if isinstance(error, DecodeError) else f"{type(error).__name__}: {error}"
             return fields | {"not_read": reason}
 
     def _content(self, kind: int, event: bytes) -> Fields:
@@ -127,7 +127,7 @@ class ContentReader:
         except (DecodeError, ValueError, IndexError, KeyError, struct.error) as error:
             return fields | {
                 "row_count": None,
-                "not_read": error.what if isinstance(error, DecodeError) else str(error),
+                "not_read": error.message if isinstance(error, DecodeError) else str(error),
             }
         return fields | {"row_count": None if rows is None else len(rows), "rows": rows}
 
@@ -173,7 +173,7 @@ def _query(body: bytes) -> Fields:
         db_at = 13 + status_size
         text = body[db_at + db_size + 1 :].decode(errors="backslashreplace")
         db = body[db_at : db_at + db_size].decode(errors="backslashreplace")
-        return {"db": db, "query": text, "error_code": error_code, "not_read": error.what}
+        return {"db": db, "query": text, "error_code": error_code, "not_read": error.message}
     fields: Fields = {"db": query.default_db, "query": query.statement, "thread_id": query.thread_id}
     return fields | ({"error_code": query.error_code} if query.error_code else {})
 

@@ -135,7 +135,7 @@ def _without_event(error: DownstreamError) -> DownstreamError:
     """Return the error without the event's number, since `tailrace error` knows only events of the epoch log."""
     return DownstreamError(
         error.code,
-        error.what,
+        error.message,
         where=replace(error.where, epoch=None, event=None),
         hint=error.refusal.hint if isinstance(error, EventRefused) else error.hint,
         applied=error.applied,

@@ -64,7 +64,7 @@ class ProducerMemory:
         source, upstream, error = self._settings.source, mirror.upstream, mirror.last_error
         last_error = None
         if error is not None:
-            last_error = {"code": error.code, "what": error.what, "at": moment(mirror.last_error_at)}
+            last_error = {"code": error.code, "what": error.message, "at": moment(mirror.last_error_at)}
         at = _position(received)
         return {
             "Master_log_name": at["Master_log_name"],

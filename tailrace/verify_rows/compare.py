@@ -172,7 +172,7 @@ class _Comparison:
             else:
                 self._compare_plain(bare)
         except DecodeError as error:
-            self._report.not_compared[f"{error.code}: {error.what}"] += 1
+            self._report.not_compared[f"{error.code}: {error.message}"] += 1
         except _DAMAGED as error:
             self._differ("", 0, "", "", _error_text(error), "not read, because we unpack it first")
 
@@ -204,7 +204,7 @@ class _Comparison:
                 return "the log does not say how many digits the fractions of old temporal columns have"
             structure = full_structure(known) if known.full else _unnamed(known)
         except DecodeError as error:
-            return f"{error.code}: {error.what}"
+            return f"{error.code}: {error.message}"
         except _DAMAGED as error:
             self._differ("", 0, "", "", _error_text(error), "a table")
             return "we cannot read the TABLE_MAP"
@@ -237,7 +237,7 @@ class _Comparison:
                 for side, image in (("before", their_row.before), ("after", their_row.after)):
                     self._compare_images(table, number, side, our_row[side], image)
         except DecodeError as error:
-            self._report.not_compared[f"{error.code}: {error.what}"] += 1
+            self._report.not_compared[f"{error.code}: {error.message}"] += 1
         except _DAMAGED as error:
             self._differ(name, 0, "", "", _error_text(error), "rows")
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict
 from typing import Any
 
-from relay_store.check.directory import Finding
+from relay_store.check.directory import RelayFinding
 from schemas.counted import counted
 from tailrace.reader.event_rows import plain
 from tailrace.verify_rows.compare import Difference, RowsReport
@@ -18,9 +18,11 @@ _REMEDY = (
 _MOST = 200  # characters shown of a value
 
 
-def findings_of(report: RowsReport) -> list[Finding]:
+def findings_of(report: RowsReport) -> list[RelayFinding]:
     """Return the listed differences as findings TR337."""
-    return [Finding("TR337", f"{one.file}:{one.position}", _what(one), _REMEDY) for one in report.differences]
+    return [
+        RelayFinding("TR337", f"{one.file}:{one.position}", _what(one), _REMEDY) for one in report.differences
+    ]
 
 
 def notes_of(report: RowsReport) -> list[str]:

@@ -90,7 +90,7 @@ def test_a_wrong_option_is_told_with_the_log(mariadb_server: Callable[..., Datab
     with pytest.raises(StackError) as caught:
         mariadb_server(args=["--no-such-option=1"])
     assert caught.value.code == "TR700 start-failed"
-    assert "no-such-option" in caught.value.what
+    assert "no-such-option" in caught.value.message
 
 
 def test_kafka_keeps_committed_records_through_a_kill(tmp_path: Path) -> None:

@@ -64,7 +64,7 @@ def test_a_file_of_another_format_is_refused(tmp_path: Path, first: bytes, said:
     path = _written(tmp_path, first)
     with pytest.raises(RelayError, match="TR310") as caught:
         RelayReader(tmp_path, RelayPosition(SUBDIR, FILE, 4)).read_block()
-    assert said in caught.value.what
+    assert said in caught.value.message
     assert caught.value.hint
     assert (caught.value.where.file, caught.value.where.position) == (f"{SUBDIR}/{FILE}", 4)
     (fault,) = FileCheck.of(path, path.stat().st_size, GtidChain()).faults
@@ -85,7 +85,7 @@ def test_an_upstream_of_another_format_is_refused(tmp_path: Path, first: bytes, 
             intake.take(_packet(first))
     finally:
         relay.close()
-    assert said in caught.value.what
+    assert said in caught.value.message
     assert (caught.value.where.file, caught.value.where.position) == (FILE, 4)
 
 
@@ -110,7 +110,7 @@ def test_what_is_no_binlog_in_clear(tmp_path: Path, magic: bytes, said: str) -> 
     path.write_bytes(magic + path.read_bytes()[4:])
     with pytest.raises(RelayError, match="TR304") as caught:
         RelayReader(tmp_path, RelayPosition(SUBDIR, FILE, 4)).read_block()
-    assert said in caught.value.what
+    assert said in caught.value.message
     (fault,) = FileCheck.of(path, path.stat().st_size, GtidChain()).faults
     assert said in fault.what
 

@@ -195,8 +195,8 @@ def test_every_kind_of_damage_is_named(name: str, root: Path) -> None:
     assert verify(root).findings == []
     damage(root)
     found = verify(root).findings
-    assert any(f.code == code and text in f.what for f in found), found
-    assert all(f.place and f.remedy for f in found)
+    assert any(f.code == code and text in f.message for f in found), found
+    assert all(f.location and f.hint for f in found)
 
 
 AT_START = [
@@ -328,7 +328,7 @@ def test_a_switch_that_leaves_transactions_out_is_found(root: Path) -> None:
     relay.track_gtids(lambda: f"{SOURCE}:1-9")
     relay.close()
     [finding] = verify(root).findings
-    assert (finding.code, f"after {SOURCE}:7-8" in finding.what) == ("TR335", True)
+    assert (finding.code, f"after {SOURCE}:7-8" in finding.message) == ("TR335", True)
 
 
 @pytest.fixture

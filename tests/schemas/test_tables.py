@@ -69,8 +69,8 @@ def test_a_database_is_in_if_one_of_its_tables_may_be() -> None:
 def test_a_bad_pattern_is_named(pattern: str) -> None:
     with pytest.raises(ConfigError) as error:
         TableFilter(exclude=(pattern,))
-    assert "tables.exclude" in error.value.what
-    assert repr(pattern) in error.value.what
+    assert "tables.exclude" in error.value.message
+    assert repr(pattern) in error.value.message
     assert error.value.hint
 
 

@@ -72,7 +72,7 @@ def refusals(config: Config) -> list[str]:
         try:
             check(config)
         except TailraceError as error:
-            said.append(f"{error.code} {error.what}")
+            said.append(f"{error.code} {error.message}")
     found = preflight(config, config.relay.dir.parent / f"{config.kafka.prefix}.toml").results
     return [*said, *(one.code for one in found if isinstance(one, Finding) and one.level == "block")]
 

@@ -198,7 +198,7 @@ class DdlApplier:
             if reason := self._needed(session, ddl, slice_.first.epoch):
                 raise DdlRefused(
                     "TR623",
-                    f"{merged.what}; {reason}",
+                    f"{merged.message}; {reason}",
                     where=slice_.where,
                     hint=_merged_hint(merged.hint, ddl),
                 ) from None

@@ -118,7 +118,7 @@ def record(session: Session, channel: ChannelKey, token: int, error: TailraceErr
         (
             *channel,
             error.code,
-            error.what,
+            error.message,
             str(error.where),
             error.advice,
             error.statement if isinstance(error, DownstreamError) else None,

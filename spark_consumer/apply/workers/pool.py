@@ -136,7 +136,7 @@ def _in_part(error: TailraceError, parts: int) -> TailraceError:
         # As another class, because a new plan cannot help.
         return DownstreamError(
             error.code,
-            error.what,
+            error.message,
             where=error.where,
             hint=error.hint,
             retryable=error.retryable,

@@ -58,7 +58,7 @@ def _compared(root: Path, report: Report) -> RowsReport | None:
 
 def _as_dict(report: Report, compared: RowsReport | None, root: str) -> dict[str, Any]:
     counts = {"files": report.files, "bytes": report.bytes, "events": report.events}
-    findings = [finding.__dict__ for finding in report.findings]
+    findings = [finding.as_dict() for finding in report.findings]
     fields = {"directory": root, "sound": report.sound, **counts, "findings": findings, "notes": report.notes}
     if compared is not None:
         from tailrace.verify_rows.report import as_dict
@@ -75,8 +75,8 @@ def _print(report: Report, root: str) -> None:
 
     console = open_console()
     for finding in report.findings:
-        console.print(f"[bold red]✗ {finding.code}[/]  {escape(finding.place)}  {escape(finding.what)}")
-        console.print(f"    [dim]remedy[/]  {escape(finding.remedy)}")
+        console.print(f"[bold red]✗ {finding.code}[/]  {escape(finding.location)}  {escape(finding.message)}")
+        console.print(f"    [dim]remedy[/]  {escape(finding.hint)}")
     for note in report.notes:
         console.print(f"[yellow]·[/] {escape(note)}")
     found = counted(len(report.findings), "finding")

@@ -99,7 +99,7 @@ def test_each_kind_of_statement_that_is_refused_has_a_remedy_of_its_own(
 ) -> None:
     with pytest.raises(DecodeError, match="TR409") as caught:
         _lines(tmp_path, gtid(1), query(statement))
-    assert said in caught.value.what
+    assert said in caught.value.message
     assert hint in caught.value.hint
     assert not_said not in caught.value.hint
 

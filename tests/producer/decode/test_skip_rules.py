@@ -55,8 +55,8 @@ def test_what_mariadb_leaves_out_of_images_stops_or_is_counted(case: Case) -> No
         case.sql(least, statement, f"UPDATE {table} SET b = 77")
         with pytest.raises(DecodeError, match="TR413") as stopped:
             case.catch_up(skip=(SkipRule(case.db, table, ("statement",)), SkipRule("x", table, ("image",))))
-        assert why in stopped.value.what
-        assert statement in stopped.value.what
+        assert why in stopped.value.message
+        assert statement in stopped.value.message
         assert stopped.value.where.table == f"{case.db}.{table}"
         assert _until_caught_up(case, SkipRule(case.db, table, ("image",))) == {f"{case.db}.{table} image": 1}
     # What follows goes on as if nothing were, and the log says what it lacks.

@@ -311,7 +311,7 @@ def test_a_mutated_epoch_is_read_as_it_is_written_or_refused(data: st.DataObject
     try:
         found = read_epoch(damaged, AT)
     except LogError as refused:
-        code, what = refused.code, refused.what
+        code, what = refused.code, refused.message
         assert (code, str(AT) in what) == ("TR568", True)
     else:
         EpochChain("p.epochs").add(found, 7)

@@ -251,7 +251,7 @@ def test_rows_that_are_none_stop_the_channel_at_their_place(
             kind,
             caught.value,
         )
-        assert re.match(where, caught.value.what), (kind, caught.value)
+        assert re.match(where, caught.value.message), (kind, caught.value)
         # Nothing of the batch is there, and what was whole can be applied up to the epoch before.
         assert downstream.execute(f"SELECT id FROM {prefix}.t") == [], kind
 
@@ -276,7 +276,9 @@ def test_strange_records_stop_the_job_before_it_applies_anything(
         write(topic, t)
         with pytest.raises(LogError) as caught:
             consume(prefix=prefix, channel=prefix)
-        found[kind] = f"{caught.value.code} {caught.value.what.removeprefix('topic ').removeprefix(prefix)}"
+        found[kind] = (
+            f"{caught.value.code} {caught.value.message.removeprefix('topic ').removeprefix(prefix)}"
+        )
         assert (caught.value.hint == OTHER_VERSION) == (kind == "version")
         there = downstream.execute(f"SHOW TABLES FROM {prefix}") if kind == "row" else ()
         assert list(there) == ([("t",)] if kind == "row" else []), kind

@@ -296,8 +296,8 @@ def test_an_image_without_its_key_stops_with_its_statement() -> None:
         _run(_decoder(), *_group(1, asked, _map(INT, INT), LACKS_KEY))
     error = caught.value
     assert error.code == "TR413"
-    assert "column a," in error.what
-    assert "INSERT INTO t (b) VALUES (1)" in error.what
+    assert "column a," in error.message
+    assert "INSERT INTO t (b) VALUES (1)" in error.message
     assert (error.where.table, error.where.file) == ("d.t", "mysql-bin.000001")
     assert error.where.position is not None
     assert error.where.gtid

@@ -271,7 +271,7 @@ def test_what_does_not_fit_stops_before_the_first_row(
         with pytest.raises(DownstreamError) as stopped:
             apply_rows(applier, config, insert(first, {"id": 1, "v": 1}), insert(t, {"id": 1, "v": None}))
         assert (stopped.value.code, stopped.value.where.table) == (code, f"{db}.t")
-        assert what in stopped.value.what
+        assert what in stopped.value.message
         assert f"alter {db}.t on the downstream" in stopped.value.hint
     assert downstream.execute(f"SELECT * FROM {db}.first") == []
 

@@ -115,4 +115,4 @@ def test_check_says_what_others_may_do(tmp_path: Path) -> None:
     (relay / "other").touch()
     [found] = [one for one in relay_findings(relay) if one.code == "private"]
     assert isinstance(found, Finding)
-    assert (found.level, found.remedy) == ("warn", f"chmod 700 {relay}")
+    assert (found.level, found.hint) == ("warn", f"chmod 700 {relay}")

@@ -122,13 +122,13 @@ def _of_account(findings: list[Result], right: str) -> list[Finding]:
         for one in findings
         if isinstance(one, Finding)
         and one.level in ("block", "warn")
-        and right in one.what
-        and re.search(rf"GRANT [A-Z_, ]*\b{right}\b[A-Z_, ]* ON", one.remedy)
+        and right in one.message
+        and re.search(rf"GRANT [A-Z_, ]*\b{right}\b[A-Z_, ]* ON", one.hint)
     ]
 
 
 def _lacking(findings: list[Result]) -> list[str]:
-    return [one.what for one in findings if isinstance(one, Finding) and "lacks" in one.what]
+    return [one.message for one in findings if isinstance(one, Finding) and "lacks" in one.message]
 
 
 @pytest.mark.parametrize("through_role", [False, True], ids=["account", "role"])
@@ -159,7 +159,7 @@ def test_each_right_that_is_dropped_shows(
     if through_role:
         # Rights of a role that sessions do not begin with are none.
         for found, server in zip(look(), both, strict=True):
-            assert any("SET DEFAULT ROLE" in one.remedy for one in _of_account(found, "SELECT"))
+            assert any("SET DEFAULT ROLE" in one.hint for one in _of_account(found, "SELECT"))
             server.execute(f"SET DEFAULT ROLE of_poor {'TO' if flavor == 'mysql' else 'FOR'} poor@'%'")
     assert [_lacking(found) for found in look()] == [[], []]
     for number, (server, names) in enumerate(zip(both, rights, strict=True)):
@@ -199,7 +199,7 @@ def test_rights_that_are_taken_back_in_part_show(server: Any, flavor: str, tmp_p
     config = load(file)
     found = downstream_findings(read_downstream(config, read_upstream(config), channels_of(config, config)))
     assert [one.level for one in _of_account(found, "TRIGGER")] == ["block"]
-    assert "on `shop`.*" in _of_account(found, "TRIGGER")[0].what
+    assert "on `shop`.*" in _of_account(found, "TRIGGER")[0].message
     assert not _of_account(found, "SELECT")
 
 

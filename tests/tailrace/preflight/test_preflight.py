@@ -119,15 +119,15 @@ def test_an_upstream_setting_is_named_with_its_remedy(name: str, value: str, lev
     finding = _named(upstream_findings(facts), name)
     assert isinstance(finding, Finding)
     assert finding.level == level
-    assert value in finding.what or name == "log_bin"
-    assert name in finding.remedy
+    assert value in finding.message or name == "log_bin"
+    assert name in finding.hint
 
 
 def test_short_retention_is_a_warning() -> None:
     facts = replace(GOOD, variables={**GOOD.variables, "binlog_expire_logs_seconds": "3600"})
     finding = _named(upstream_findings(facts), "retention")
     assert isinstance(finding, Finding)
-    assert (finding.level, "1 hours" in finding.what) == ("warn", True)
+    assert (finding.level, "1 hours" in finding.message) == ("warn", True)
 
 
 def test_a_server_id_that_is_taken() -> None:
@@ -145,13 +145,13 @@ def test_missing_privileges_block() -> None:
     finding = _named(upstream_findings(without), "privileges")
     assert isinstance(finding, Finding)
     assert (finding.level, finding.error) == ("block", "TR202")
-    assert finding.remedy == "GRANT REPLICATION SLAVE, REPLICATION CLIENT ON *.* TO 'a'@'%'"
+    assert finding.hint == "GRANT REPLICATION SLAVE, REPLICATION CLIENT ON *.* TO 'a'@'%'"
     # A role that gives them is of use only where sessions begin with it.
     idle = replace(GOOD, account=_account("GRANT SELECT ON *.* TO `r`@`%`", idle=("`both`@`%`",)))
     finding = _named(upstream_findings(idle), "privileges")
     assert isinstance(finding, Finding)
     assert finding.level == "block"
-    assert "SET DEFAULT ROLE `both`@`%` TO 'a'@'%'" in finding.remedy
+    assert "SET DEFAULT ROLE `both`@`%` TO 'a'@'%'" in finding.hint
 
 
 def test_a_good_downstream() -> None:
@@ -189,8 +189,8 @@ def test_each_right_is_missed(dropped: str) -> None:
     left = [right for right in DOCUMENTED if right != dropped]
     found = _rights(replace(DOWN, account=_account(f"GRANT {', '.join(left)} ON *.* TO `a`@`%`")))
     assert found
-    assert all(dropped in one.what for one in found.values())
-    assert all(one.remedy == f"GRANT {dropped} ON *.* TO 'a'@'%'" for one in found.values())
+    assert all(dropped in one.message for one in found.values())
+    assert all(one.hint == f"GRANT {dropped} ON *.* TO 'a'@'%'" for one in found.values())
     assert _rights(replace(DOWN, account=_account(f"GRANT {', '.join(DOCUMENTED)} ON *.* TO `a`@`%`"))) == {}
 
 
@@ -207,9 +207,9 @@ def test_rights_on_single_databases_are_held_against_what_is_replicated() -> Non
     # MariaDB lets everybody do everything in `test`.
     public = "GRANT SELECT, INSERT, UPDATE, DELETE ON `test`.* TO PUBLIC"
     nothing = _rights(replace(DOWN, account=_account(servers, public), reach=reach))
-    assert nothing["privileges"].remedy.endswith("ON *.* TO 'a'@'%'")
+    assert nothing["privileges"].hint.endswith("ON *.* TO 'a'@'%'")
     some = _rights(replace(DOWN, account=_account(*lines("`copy`.*", "`hr`.*")), reach=reach))
-    assert some["triggers"].remedy == "GRANT TRIGGER ON `tailrace`.* TO 'a'@'%'"
+    assert some["triggers"].hint == "GRANT TRIGGER ON `tailrace`.* TO 'a'@'%'"
     all_of_it = _rights(
         replace(DOWN, account=_account(*lines("`co_y`.*", "`hr`.*", "`tailrace`.*")), reach=reach)
     )
@@ -219,7 +219,7 @@ def test_rights_on_single_databases_are_held_against_what_is_replicated() -> Non
         replace(DOWN, account=_account(*lines("`copy`.*", "`hr`.*", "`tailrace`.*")), reach=later)
     )
     assert {one.level for one in found.values()} == {"warn"}
-    assert "created later" in found["privileges"].what
+    assert "created later" in found["privileges"].message
 
 
 def test_what_is_replicated_as_far_as_the_patterns_tell() -> None:
@@ -239,13 +239,13 @@ def test_tables_without_transactions_are_named() -> None:
     finding = _named(downstream_findings(replace(DOWN, nontransactional=[keyed, other])), "nontransactional")
     assert isinstance(finding, Finding)
     assert finding.level == "warn"
-    assert "d.a and 1 more (MyISAM)" in finding.what
-    assert "MEMORY is empty after a restart" in finding.what
+    assert "d.a and 1 more (MyISAM)" in finding.message
+    assert "MEMORY is empty after a restart" in finding.message
     none = replace(keyed, keyed=False)
     finding = _named(downstream_findings(replace(DOWN, nontransactional=[other, none])), "nontransactional")
     assert isinstance(finding, Finding)
     assert finding.level == "block"
-    assert "ALTER TABLE d.b ENGINE=InnoDB" in finding.remedy
+    assert "ALTER TABLE d.b ENGINE=InnoDB" in finding.hint
 
 
 def test_programs_that_write_beside_us_block() -> None:
@@ -254,8 +254,8 @@ def test_programs_that_write_beside_us_block() -> None:
     found = downstream_findings(replace(DOWN, programs=Programs([beside], [("d.b", "d.t", ("v",))])))
     two = [one for one in found if one.code == "side_writes" and isinstance(one, Finding)]
     assert [one.level for one in two] == ["block", "block"]
-    assert "trigger d.tr on d.t may change replicated rows" in two[0].what
-    assert "may set v" in two[1].what
+    assert "trigger d.tr on d.t may change replicated rows" in two[0].message
+    assert "may set v" in two[1].message
     assert isinstance(_named(downstream_findings(replace(DOWN, programs=None)), "side_writes"), NotChecked)
 
 
@@ -276,7 +276,7 @@ def test_ids_of_tables_are_needed_where_gtids_prove_nothing() -> None:
     ):
         finding = _named(downstream_findings(facts), "identities")
         assert isinstance(finding, Finding)
-        assert (finding.level, finding.remedy) == ("warn", "GRANT PROCESS ON *.* TO 'a'@'%'")
+        assert (finding.level, finding.hint) == ("warn", "GRANT PROCESS ON *.* TO 'a'@'%'")
 
 
 def test_an_account_that_may_not_set_gtids() -> None:
@@ -284,7 +284,7 @@ def test_an_account_that_may_not_set_gtids() -> None:
     facts = replace(DOWN, account=_account(f"GRANT {rights} ON *.* TO `a`@`%`"))
     finding = _named(downstream_findings(facts), "ledger")
     assert isinstance(finding, Finding)
-    assert "REPLICATION_APPLIER" in finding.remedy
+    assert "REPLICATION_APPLIER" in finding.hint
 
 
 def test_other_flavor_and_other_letters_are_warnings() -> None:
@@ -327,7 +327,7 @@ def test_what_both_servers_must_agree_on(
     finding = _named(agreement_findings(upstream, downstream, KIT, KIT), code)
     assert isinstance(finding, Finding)
     assert finding.level == level
-    assert (level == "ok") == (not finding.remedy)
+    assert (level == "ok") == (not finding.hint)
 
 
 def test_what_the_upstreams_tables_need_and_the_downstream_lacks() -> None:
@@ -339,11 +339,11 @@ def test_what_the_upstreams_tables_need_and_the_downstream_lacks() -> None:
     assert levels == {"collations": "block", "engines": "warn", "time_zones": "warn"}
     finding = _named(found, "collations")
     assert isinstance(finding, Finding)
-    assert "does not have the collation utf8mb4_0900_ai_ci of a.v" in finding.what
+    assert "does not have the collation utf8mb4_0900_ai_ci of a.v" in finding.message
     named = agreement_findings(BOTH | {"time_zone": "Asia/Tokyo"}, DOWN.variables, upstream, poor)
     zones = _named(named, "time_zones")
     assert isinstance(zones, Finding)
-    assert (zones.level, "Asia/Tokyo" in zones.what) == ("block", True)
+    assert (zones.level, "Asia/Tokyo" in zones.message) == ("block", True)
     unknown = agreement_findings(BOTH, DOWN.variables, NO_FEATURES, NO_FEATURES)
     assert all(
         isinstance(_named(unknown, code), NotChecked) for code in ("collations", "engines", "time_zones")

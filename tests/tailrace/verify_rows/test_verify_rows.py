@@ -135,11 +135,11 @@ def test_a_difference_says_where_and_both_values(tmp_path: Path, monkeypatch: py
     _Wrong(monkeypatch).column = "b"
     [finding] = findings_of(compare_rows(root))
     assert finding.code == "TR337"
-    assert re.fullmatch(r"golden\.000001/mysql-bin\.000001:\d+", finding.place)
+    assert re.fullmatch(r"golden\.000001/mysql-bin\.000001:\d+", finding.location)
     said = (
         "table g.types, row 1, after image, column b: NULL by us, 18446744073709551615 by mysql-replication"
     )
-    assert finding.what == said
+    assert finding.message == said
 
 
 def _column(code: int, meta: int) -> Column:
