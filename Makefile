@@ -3,7 +3,7 @@ SHELL := /bin/bash
 PYTHON := .venv/bin/python
 # Options for the program behind demo and bench, for example: make demo ARGS=--keep
 ARGS :=
-# Processes that share the test modules out, each with servers of its own: tests wait more than they compute.
+# The test modules are distributed to this many processes, each with its own servers. Tests wait more than they compute.
 TEST_WORKERS := 3
 SHARED := -n $(TEST_WORKERS) --dist loadfile --no-loadscope-reorder
 
@@ -55,7 +55,7 @@ servers: setup-sysbench artifacts classes ## the tests on real servers
 one: setup-sysbench artifacts classes ## one test, for example: make one TEST=tests/schemas/test_gtid.py
 	$(PYTHON) -m pytest --durations=0 $(or $(TEST),$(error say which: make one TEST=tests/…))
 
-golden: setup ## renew the golden files; git diff then shows what became different
+golden: setup ## renew the golden files; git diff then shows what has changed
 	$(PYTHON) -m tests.golden.renew
 
 docs: setup ## write docs/COMMANDS.md from the commands

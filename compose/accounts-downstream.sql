@@ -1,4 +1,4 @@
--- The account Tailrace writes with, and what it needs.
+-- The account that Tailrace writes with, and its privileges. It is not in the binlog, as it is only for this server.
 SET sql_log_bin = 0;
 CREATE USER IF NOT EXISTS 'tailrace'@'%' IDENTIFIED BY 'tailrace';
 GRANT SELECT, INSERT, UPDATE, DELETE, CREATE, DROP, ALTER, INDEX, REFERENCES, TRIGGER, CREATE TEMPORARY TABLES,

@@ -1,4 +1,4 @@
--- The account Tailrace reads with, and what it needs. Not logged: it belongs to this server alone.
+-- The account that Tailrace reads with, and its privileges. It is not in the binlog, as it is only for this server.
 SET sql_log_bin = 0;
 CREATE USER IF NOT EXISTS 'tailrace'@'%' IDENTIFIED BY 'tailrace';
 GRANT SELECT, REPLICATION SLAVE, REPLICATION CLIENT ON *.* TO 'tailrace'@'%';

@@ -30,32 +30,32 @@ CREATE TABLE tailrace.applied_epochs (
   ddl LONGTEXT,
   ddl_left_out VARCHAR(100) COMMENT 'why the DDL was not run, or run differently',
   first_commit_at DATETIME(3) COMMENT 'upstream commit time of the first transaction, UTC',
-  last_commit_at DATETIME(3) COMMENT 'and of the last one',
+  last_commit_at DATETIME(3) COMMENT 'upstream commit time of the last transaction, UTC',
   applied_at DATETIME(6) NOT NULL COMMENT 'UTC',
   PRIMARY KEY (prefix, channel, first_epoch)
-) ENGINE=InnoDB DEFAULT CHARSET=utf8mb4 COLLATE=utf8mb4_bin COMMENT='Tailrace: one row per batch'
+) ENGINE=InnoDB DEFAULT CHARSET=utf8mb4 COLLATE=utf8mb4_bin COMMENT='Tailrace: one row for each slice'
 """,
     "channel_counters": """
 CREATE TABLE tailrace.channel_counters (
   prefix VARCHAR(200) CHARACTER SET ascii COLLATE ascii_bin NOT NULL,
   channel VARCHAR(64) CHARACTER SET ascii COLLATE ascii_bin NOT NULL,
-  row_changes BIGINT NOT NULL COMMENT 'read and verified since the channel began',
-  filtered BIGINT NOT NULL COMMENT 'of these left out by tables or kind of event',
-  routed BIGINT NOT NULL COMMENT 'applied under another name',
-  expression_filtered BIGINT NOT NULL COMMENT 'left out by their values',
-  compacted BIGINT NOT NULL COMMENT 'superseded by another change of the same row',
-  merged BIGINT NOT NULL COMMENT 'written by a multi-row statement',
+  row_changes BIGINT NOT NULL COMMENT 'changes that were read and verified since the channel started',
+  filtered BIGINT NOT NULL COMMENT 'changes left out because of their table or kind of event',
+  routed BIGINT NOT NULL COMMENT 'changes applied to a table with another name',
+  expression_filtered BIGINT NOT NULL COMMENT 'changes left out because of their values',
+  compacted BIGINT NOT NULL COMMENT 'changes replaced by another change of the same row',
+  merged BIGINT NOT NULL COMMENT 'rows written by statements for many rows',
   causality_groups BIGINT NOT NULL DEFAULT 0 COMMENT 'groups of conflicting rows that workers wrote',
-  conflicts BIGINT NOT NULL DEFAULT 0 COMMENT 'rows in a group that another row began',
+  conflicts BIGINT NOT NULL DEFAULT 0 COMMENT 'rows added to a group that another row started',
   parts BIGINT NOT NULL DEFAULT 0 COMMENT 'transactions of workers',
   statements BIGINT NOT NULL,
   ddl_applied BIGINT NOT NULL DEFAULT 0 COMMENT 'DDL applied',
   ddl_left_out BIGINT NOT NULL DEFAULT 0 COMMENT 'DDL of which nothing was run',
-  ddl_ignored BIGINT NOT NULL DEFAULT 0 COMMENT 'of these left out by [ddl]',
-  ddl_passed_over BIGINT NOT NULL DEFAULT 0 COMMENT 'of these skipped: the merged table already had the change',
-  skipped BIGINT NOT NULL DEFAULT 0 COMMENT 'events that the producer passed over by its [[skip]] rules',
+  ddl_ignored BIGINT NOT NULL DEFAULT 0 COMMENT 'DDL left out because of [ddl]',
+  ddl_passed_over BIGINT NOT NULL DEFAULT 0 COMMENT 'DDL not run because the merged table already had the change',
+  skipped BIGINT NOT NULL DEFAULT 0 COMMENT 'events that the producer skipped because of its [[skip]] rules',
   PRIMARY KEY (prefix, channel)
-) ENGINE=InnoDB DEFAULT CHARSET=utf8mb4 COLLATE=utf8mb4_bin COMMENT='Tailrace: what each stage did, per channel'
+) ENGINE=InnoDB DEFAULT CHARSET=utf8mb4 COLLATE=utf8mb4_bin COMMENT='Tailrace: counters of each channel'
 """,
 }
 COUNTERS = (
