@@ -1,4 +1,7 @@
-"""Reads the clauses of an ALTER TABLE: what each adds, changes, drops or renames, with its remaining tokens.
+"""Splits an ALTER TABLE into its clauses, and reads what each adds, changes, drops or renames.
+
+``classify`` needs only the names of tables. It reads those, and skips everything else, known or not
+(``clause_starts``). ``alter_clauses`` reads each clause, and refuses what it does not understand.
 
 Source: alter_list_item in ``sql/sql_yacc.yy`` of both servers.
 """
@@ -7,17 +10,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import islice
 
-from schemas.ddl.classify import classify
 from schemas.ddl.column_clauses import at_column
-from schemas.ddl.cursor import Cursor, Unparsable
+from schemas.ddl.cursor import Cursor, TableName, Unparsable
 from schemas.ddl.lexer import Flavor, Token, TokenKind, dialect_of
 
-_HEAD = ("ALTER", "ONLINE", "TABLE", "IF", "EXISTS")
 _VERBS = ("ADD", "DROP", "MODIFY", "CHANGE", "RENAME", "ALTER")
 # Their lists have commas, and no other clause follows them.
 _PARTITIONS = frozenset({"PARTITION", "COALESCE", "REORGANIZE", "EXCHANGE", "TRUNCATE", "REMOVE", "ORDER"})
-_PARTITION_UPKEEP = frozenset({"ANALYZE", "CHECK", "OPTIMIZE", "REBUILD", "REPAIR"})
+_BEFORE_PARTITION = frozenset({"ADD", "DROP", "ANALYZE", "CHECK", "OPTIMIZE", "REBUILD", "REPAIR"})
 _DROPPED = (("INDEX",), ("KEY",), ("FOREIGN", "KEY"), ("CHECK",), ("CONSTRAINT",))
 _OTHERS = ("INDEX", "KEY", "CHECK", "CONSTRAINT")
 # Twice as many as in the longest ENUM; each needs about 250 bytes.
@@ -56,17 +58,18 @@ def clauses_of(statement: str, flavor: Flavor, *, sql_mode: int = 0) -> tuple[Cl
     Raises:
         Unparsable, LexError: it is not an ALTER TABLE, or is not understood.
     """
-    found = classify(statement, "-", flavor, sql_mode=sql_mode)
-    if found.kind != "ALTER TABLE" or not found.references:
-        raise Unparsable(f"not an ALTER TABLE: {found.kind}")
     cursor = Cursor(statement, dialect_of(flavor, sql_mode), "-")
-    words: list[str] = []
-    while cursor.peek().start < found.references[0].start:
-        words.append(cursor.next().key)
+    before: list[str] = []
+    if cursor.take("SET", "STATEMENT"):
+        cursor.statement_variables()
+        before = ["SET", "STATEMENT"]
+    cursor.expect("ALTER")
+    before += [word for word in alter_modifiers(cursor) if word != "ONLINE"]
+    cursor.expect("TABLE")
+    cursor.take("IF", "EXISTS")
     cursor.table()
     cursor.lock_wait()
-    more = tuple(word for word in words if word not in _HEAD)
-    return (*([Clause(more[:3])] if more else []), *alter_clauses(cursor))
+    return (*([Clause(tuple(before))] if before else []), *alter_clauses(cursor))
 
 
 def alter_clauses(cursor: Cursor) -> Iterator[Clause]:
@@ -78,45 +81,79 @@ def alter_clauses(cursor: Cursor) -> Iterator[Clause]:
     Raises:
         Unparsable: one is not understood.
     """
-    while cursor.peek().kind is not TokenKind.END and not cursor.at(";"):
-        words = tuple(cursor.peek(ahead).key for ahead in range(3))
-        verb = cursor.take_any(*_VERBS)
-        if _partitions(cursor, verb):
+    for first in clause_starts(cursor):
+        if first.kind is TokenKind.SIGN:
+            raise Unparsable(f"a clause that begins with {first.text!r}")
+        verb = first.key if first.key in _VERBS else ""
+        words = (first.key, cursor.peek().key, cursor.peek(1).key)
+        if _partitions(first.key, cursor):
             yield Clause(words, what="PARTITION")
             return
         if verb == "ADD":
             yield from _added(cursor, words)
-        else:
+        elif verb:
             yield _clause(cursor.over(_tokens(cursor)), verb, words)
+        else:
+            yield Clause(words, definition=(first, *_tokens(cursor)))
+
+
+def alter_modifiers(cursor: Cursor) -> list[str]:
+    """Read the words between ALTER and TABLE."""
+    words = []
+    while word := cursor.take_any("ONLINE", "OFFLINE", "IGNORE"):
+        words.append(word)
+    return words
+
+
+def clause_starts(cursor: Cursor) -> Iterator[Token]:
+    """Yield the first token of each clause of an ALTER TABLE. It has been read, unless it is a sign.
+
+    What the caller does not read of a clause is skipped.
+
+    Args:
+        cursor: after the table's name.
+
+    Raises:
+        Unparsable: parentheses do not match, RENAME is inside of a clause, or a second statement follows.
+    """
+    while cursor.peek().kind is not TokenKind.END and not cursor.at(";"):
+        yield cursor.peek() if cursor.peek().kind is TokenKind.SIGN else cursor.next()
+        for _ in _rest(cursor):
+            pass
         if not cursor.take(",") and cursor.at(")"):
             raise Unparsable("parentheses do not match")
+    cursor.end()
 
 
-def _partitions(cursor: Cursor, verb: str) -> bool:
-    first, second = cursor.peek().key, cursor.peek(1).key
-    if verb:
-        return verb in ("ADD", "DROP") and first == "PARTITION"
-    return first in _PARTITIONS or (first in _PARTITION_UPKEEP and second == "PARTITION")
+def _rest(cursor: Cursor) -> Iterator[Token]:
+    """Read the rest of a clause: up to a comma, a closing parenthesis, or a clause that needs no comma before it."""
+    depth, previous = 0, ""
+    while (token := cursor.peek()).kind is not TokenKind.END:
+        if depth == 0 and token.key in (",", ";", ")"):
+            return
+        if depth == 0 and token.key in ("PARTITION", "REMOVE", "RENAME") and previous != ".":
+            if token.key == "RENAME":
+                # A reserved word, which the grammars allow only at the start of a clause.
+                raise Unparsable("RENAME in the middle of a clause of ALTER TABLE")
+            if token.key == "PARTITION" or cursor.peek(1).key == "PARTITIONING":
+                return
+        yield cursor.next()
+        depth += {"(": 1, ")": -1}.get(token.key, 0)
+        previous = token.key
+    if depth != 0:
+        raise Unparsable("parentheses do not match")
 
 
 def _tokens(cursor: Cursor) -> tuple[Token, ...]:
-    """Read the rest of a clause: up to a comma, a closing parenthesis, or a clause that needs no comma before it."""
-    taken: list[Token] = []
-    depth = 0
-    while (token := cursor.peek()).kind is not TokenKind.END:
-        if depth == 0 and token.key in (",", ";", ")"):
-            break
-        if depth == 0 and _partitions_behind(cursor) and not (taken and taken[-1].key == "."):
-            break
-        taken.append(cursor.next())
-        depth += {"(": 1, ")": -1}.get(token.key, 0)
-        if len(taken) > _MOST_TOKENS:
-            raise Unparsable("a clause is longer than the longest ENUM")
-    return tuple(taken)
+    taken = tuple(islice(_rest(cursor), _MOST_TOKENS + 1))
+    if len(taken) > _MOST_TOKENS:
+        raise Unparsable("a clause is longer than the longest ENUM")
+    return taken
 
 
-def _partitions_behind(cursor: Cursor) -> bool:
-    return cursor.at("PARTITION") or cursor.at("REMOVE", "PARTITIONING")
+def _partitions(first: str, cursor: Cursor) -> bool:
+    """Whether a clause concerns partitions. ``first``: its first word, after which the cursor is."""
+    return first in _PARTITIONS or (first in _BEFORE_PARTITION and cursor.at("PARTITION"))
 
 
 def _added(cursor: Cursor, words: tuple[str, ...]) -> Iterator[Clause]:
@@ -160,11 +197,10 @@ def _clause(part: Cursor, verb: str, words: tuple[str, ...]) -> Clause:
             part.expect("FOR")
         name = part.name() if what not in ("PRIMARY KEY", "SYSTEM VERSIONING") else ""
     elif verb == "RENAME":
-        what = "COLUMN" if part.take("COLUMN") else "KEY" if part.take_any("INDEX", "KEY") else "TABLE"
-        if what == "TABLE":
-            part.take_any("TO", "AS", "=")
-            new_name = part.table().table
+        if table := new_table_name(part):
+            what, new_name = "TABLE", table.table
         else:
+            what = "COLUMN" if part.take_any("COLUMN", "INDEX", "KEY") == "COLUMN" else "KEY"
             if_exists = part.take("IF", "EXISTS")
             name = part.name()
             part.expect("TO")
@@ -194,3 +230,27 @@ def _dropped(part: Cursor) -> str:
         part.take("COLUMN")
         return "COLUMN"
     return "KEY" if found in (("INDEX",), ("KEY",)) else " ".join(found)
+
+
+def new_table_name(cursor: Cursor) -> TableName | None:
+    """Read ``[TO | AS | =] name`` after RENAME; None if it renames a column or a key, of which nothing is read."""
+    if cursor.peek().key in ("COLUMN", "INDEX", "KEY"):
+        return None
+    cursor.take_any("TO", "AS", "=")
+    return cursor.table()
+
+
+def partition_partner(cursor: Cursor, first: str) -> TableName | None:
+    """Read the other table of EXCHANGE PARTITION, and of MariaDB's CONVERT PARTITION and CONVERT TABLE.
+
+    Args:
+        cursor: after the clause's first word.
+        first: that word.
+    """
+    if first == "CONVERT" and cursor.take("TABLE"):
+        return cursor.table()
+    if first not in ("CONVERT", "EXCHANGE") or not cursor.take("PARTITION"):
+        return None  # such as CONVERT TO CHARACTER SET
+    cursor.name()
+    cursor.expect("TO" if first == "CONVERT" else "WITH", "TABLE")
+    return cursor.table()

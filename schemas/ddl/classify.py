@@ -22,6 +22,7 @@ from dataclasses import dataclass, replace
 from enum import Enum
 from itertools import pairwise
 
+from schemas.ddl.alter_clauses import alter_modifiers, clause_starts, new_table_name, partition_partner
 from schemas.ddl.cursor import Cursor, Reference, TableName, Unparsable
 from schemas.ddl.lexer import Flavor, LexError, Token, TokenKind, dialect_of
 
@@ -469,8 +470,7 @@ def _alter_database(cursor: Cursor) -> ClassifiedStatement:
 
 
 def _alter(cursor: Cursor) -> ClassifiedStatement:
-    while cursor.take_any("ONLINE", "OFFLINE", "IGNORE"):
-        pass
+    alter_modifiers(cursor)
     if cursor.take("TABLE"):
         return _alter_table(cursor)
     if cursor.take_any("DATABASE", "SCHEMA"):
@@ -484,63 +484,14 @@ def _alter_table(cursor: Cursor) -> ClassifiedStatement:
     table = cursor.table()
     cursor.lock_wait()
     others: list[TableName] = []
-    for first in _specifications(cursor):
-        if first == "RENAME":
-            table = _renamed(cursor, table)
-        elif first in ("DISCARD", "IMPORT"):
+    for first in clause_starts(cursor):
+        if first.key == "RENAME" and (new := new_table_name(cursor)):
+            table = table._replace(renamed_to_db=new.db, renamed_to=new.table)
+        elif first.key in ("DISCARD", "IMPORT"):
             return ClassifiedStatement("ALTER TABLE", Category.FILES, (table,))
-        elif first in ("CONVERT", "EXCHANGE"):
-            others += _partition_partner(cursor, first)
+        elif other := partition_partner(cursor, first.key):
+            others.append(other)
     return _ddl("ALTER TABLE", (table, *others))
-
-
-def _specifications(cursor: Cursor) -> Iterator[str]:
-    """Yield the first word of each comma-separated part of an ALTER TABLE; the cursor is then after that word."""
-    while cursor.peek().kind is not TokenKind.END and not cursor.at(";"):
-        if cursor.peek().kind is TokenKind.WORD:
-            yield cursor.next().key
-        _skip_specification(cursor)
-    cursor.end()
-
-
-def _skip_specification(cursor: Cursor) -> None:
-    """Skip to the position after the next comma outside of parentheses, or to the end."""
-    depth, previous = 0, ""
-    while (token := cursor.peek()).kind is not TokenKind.END:
-        if depth == 0 and token.key == ";":
-            return
-        if depth == 0 and token.key == "RENAME" and previous != ".":
-            # A reserved word, which the grammars allow only at the start of a part.
-            raise Unparsable("RENAME in the middle of a part of ALTER TABLE")
-        cursor.next()
-        if depth == 0 and token.key == ",":
-            return
-        depth += {"(": 1, ")": -1}.get(token.key, 0)
-        if depth < 0:
-            break
-        previous = token.key
-    if depth != 0:
-        raise Unparsable("parentheses do not match")
-
-
-def _renamed(cursor: Cursor, table: TableName) -> TableName:
-    """Read ``RENAME [TO | AS | =] new``, unless a column or an index is renamed."""
-    if cursor.take_any("COLUMN", "INDEX", "KEY"):
-        return table
-    cursor.take_any("TO", "AS", "=")
-    new = cursor.table()
-    return table._replace(renamed_to_db=new.db, renamed_to=new.table)
-
-
-def _partition_partner(cursor: Cursor, first: str) -> list[TableName]:
-    """Read the other table of EXCHANGE PARTITION, and of MariaDB's CONVERT PARTITION and CONVERT TABLE."""
-    if first == "CONVERT" and cursor.take("TABLE"):
-        return [cursor.table()]
-    if not cursor.take("PARTITION"):
-        return []  # CONVERT TO CHARACTER SET
-    cursor.name()
-    cursor.expect(*(("TO",) if first == "CONVERT" else ("WITH",)), "TABLE")
-    return [cursor.table()]
 
 
 # DROP, RENAME, TRUNCATE -----------------------------------------------------------------------------
@@ -655,22 +606,13 @@ def _cache(cursor: Cursor) -> ClassifiedStatement:
 
 def _set(cursor: Cursor) -> ClassifiedStatement:
     if cursor.flavor == "mariadb" and cursor.take("STATEMENT"):
-        return _set_statement(cursor)
+        cursor.statement_variables()
+        return _statement(cursor)
     for words in (("PASSWORD",), ("DEFAULT", "ROLE"), ("ROLE",), ("RESOURCE", "GROUP")):
         if cursor.take(*words):
             kind = " ".join(("SET", *words))
             return _account(kind) if kind in FAMILIES else _ignored(kind, " ".join(words))
     raise Unparsable("SET of a variable is never logged as a statement")
-
-
-def _set_statement(cursor: Cursor) -> ClassifiedStatement:
-    """Read MariaDB's ``SET STATEMENT variable=value, … FOR statement``, which is logged as it was written."""
-    depth = 0
-    for token in cursor.rest():
-        if depth == 0 and token.key == "FOR":
-            return _statement(cursor)
-        depth += {"(": 1, ")": -1}.get(token.key, 0)
-    raise Unparsable("SET STATEMENT without FOR")
 
 
 _HANDLERS: dict[str, Callable[[Cursor], ClassifiedStatement]] = {

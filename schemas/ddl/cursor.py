@@ -166,6 +166,19 @@ class Cursor:
             self.next()
             self.next()
 
+    def statement_variables(self) -> None:
+        """Skip ``variable=value, … FOR`` of MariaDB's ``SET STATEMENT variable=value, … FOR statement``.
+
+        Raises:
+            Unparsable: FOR is missing.
+        """
+        depth = 0
+        for token in self.rest():
+            if depth == 0 and token.key == "FOR":
+                return
+            depth += {"(": 1, ")": -1}.get(token.key, 0)
+        raise Unparsable("SET STATEMENT without FOR")
+
     def end(self) -> None:
         """Check that nothing follows except ``;``.
 

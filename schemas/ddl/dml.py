@@ -26,21 +26,11 @@ def read_dml(statement: str, default_db: str, flavor: Flavor, *, sql_mode: int =
     """
     cursor = Cursor(statement, dialect_of(flavor, sql_mode), default_db)
     try:
-        _set_statement(cursor)
+        if cursor.take("SET", "STATEMENT"):
+            cursor.statement_variables()
         return _read(cursor)
     except (Unparsable, LexError):
         return None
-
-
-def _set_statement(cursor: Cursor) -> None:
-    """Skip MariaDB's ``SET STATEMENT variable=value, … FOR``."""
-    if not cursor.take("SET", "STATEMENT"):
-        return
-    depth = 0
-    for token in cursor.rest():
-        if depth == 0 and token.key == "FOR":
-            return
-        depth += {"(": 1, ")": -1}.get(token.key, 0)
 
 
 def _read(cursor: Cursor) -> Dml | None:
