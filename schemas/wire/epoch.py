@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 import json
 from collections.abc import Iterable
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from importlib.resources import files
 from typing import Any
 
@@ -92,7 +92,12 @@ class OffsetRange:
 
 @dataclass(frozen=True)
 class TableTouched:
-    """The numbers of one table's rows in an epoch."""
+    """The numbers of one table's rows in an epoch.
+
+    Attributes:
+        reads: rows that a copy read; they are not in ``inserts``.
+        incomplete: a copy of the table runs, so rows of it may be missing downstream.
+    """
 
     db: str
     table: str
@@ -100,6 +105,13 @@ class TableTouched:
     inserts: int
     updates: int
     deletes: int
+    reads: int = 0
+    incomplete: bool = field(default=False, kw_only=True)
+
+    @property
+    def rows(self) -> int:
+        """The number of all of them."""
+        return self.inserts + self.updates + self.deletes + self.reads
 
 
 @dataclass(frozen=True)
@@ -191,6 +203,24 @@ class Skipped:
     events: int
 
 
+#: the steps of a copy, in their order; ``rows`` may occur any number of times
+BEGIN, ROWS, END = COPY_STEPS = ("begin", "rows", "end")
+
+
+@dataclass(frozen=True)
+class CopyStep:
+    """The step of a table's copy that an epoch is. The fields are described in ``epoch.avsc``."""
+
+    copy: str
+    db: str
+    table: str
+    step: str
+    again: bool = False
+    lower: str | None = None
+    upper: str | None = None
+    upstream_rows: int = 0
+
+
 @dataclass(frozen=True)
 class EpochCommitted:
     """One epoch. The fields are described in ``epoch.avsc``. Positions are the end of the epoch."""
@@ -221,6 +251,7 @@ class EpochCommitted:
     log_id: str = ""
     origins: tuple[str, ...] = ()
     log_begins: str | None = None
+    copy: CopyStep | None = None
 
     def encode(self) -> bytes:
         """Encode its record in the epochs topic."""
@@ -247,6 +278,8 @@ class EpochCommitted:
         record["prepared"] = tuple(PreparedTransaction(**p) for p in record["prepared"])
         record["origins"] = tuple(record["origins"])
         record["skipped"] = tuple(Skipped(**s) for s in record["skipped"])
+        if record["copy"] is not None:
+            record["copy"] = CopyStep(**record["copy"])
         return cls(**record)
 
 

@@ -29,8 +29,12 @@ from schemas.gtid.sets import GtidSet, flavor_of, parse_gtid_set
 from schemas.structure import TableStructure
 from schemas.wire.avro_schema import avro_name, row_schema
 from schemas.wire.epoch import (
+    BEGIN,
+    COPY_STEPS,
     DIGEST_MODULUS,
     EPOCH_KEY,
+    ROWS,
+    CopyStep,
     EpochCommitted,
     OffsetRange,
     OtherSchema,
@@ -72,6 +76,9 @@ _LATEST_MS = 253_402_300_799_999  # the end of the year 9999
 _FIRST_POSITION = 4
 # Characters. Servers allow 64; a TABLE_MAP can have up to 255 bytes.
 _LONGEST_NAME = 255
+# Servers allow keys of 3,072 bytes; a literal may have several characters for each.
+_LONGEST_BOUND = 1 << 16
+_KEY_COLUMNS = 32
 
 
 @dataclass(frozen=True)
@@ -222,6 +229,7 @@ def _check_epoch(epoch: EpochCommitted) -> None:
         )
     if epoch.ddl is not None:
         _check_ddl(epoch.ddl)
+    _check_copy(epoch)
     begins = epoch.log_begins
     is_begin = epoch.epoch == 0 and len(begins or "") <= _LONGEST_NAME and (begins or "").isprintable()
     _need(begins is None or is_begin, f"it says that the log begins there: {(begins or '')[:100]!r}")
@@ -248,7 +256,7 @@ def _check_counts(epoch: EpochCommitted) -> None:
     for table in epoch.tables:
         _check_table(table.db, table.table)
         _check_fingerprint(table.fingerprint)
-        counts = (table.inserts, table.updates, table.deletes)
+        counts = (table.inserts, table.updates, table.deletes, table.reads)
         _need(min(counts) >= 0, f"it has {counts} rows of {table.db}.{table.table}")
     _need(epoch.transactions >= 0, f"it has {epoch.transactions} transactions")
     before = OffsetRange(-1, 0, 0)
@@ -264,9 +272,56 @@ def _check_counts(epoch: EpochCommitted) -> None:
     _need(epoch.rows >= 0, f"it has {epoch.rows} rows")
 
 
+def _check_copy(epoch: EpochCommitted) -> None:
+    copy, ddl = epoch.copy, epoch.ddl
+    if copy is None:
+        _need(not any(table.reads for table in epoch.tables), "it has rows of a copy, and is not a copy's")
+    else:
+        _check_copy_step(copy)
+        _need(
+            not (epoch.transactions or epoch.first_gtid or epoch.last_gtid),
+            "it has transactions, and is a copy's",
+        )
+        _need(
+            bool(ddl) == (copy.step == BEGIN), f"it is the step {copy.step} of a copy with another statement"
+        )
+        if ddl is not None:
+            one = [(table.db, table.table) for table in ddl.tables] == [(copy.db, copy.table)]
+            _need(one and ddl.kind == "CREATE TABLE", "a copy begins with the statement of another table")
+        for table in epoch.tables:
+            _need(
+                copy.step == ROWS and table.rows == table.reads and table.incomplete,
+                f"it has other rows of {table.db}.{table.table} than a copy's step {copy.step} can have",
+            )
+            _need(
+                (table.db, table.table) == (copy.db, copy.table), "it has rows of another table than its copy"
+            )
+    whole = {(table.db, table.table) for table in epoch.tables if not table.incomplete}
+    both = [table for table in epoch.tables if table.incomplete and (table.db, table.table) in whole]
+    _need(not both, "a table of it is incomplete and is not")
+
+
+def _check_copy_step(copy: CopyStep) -> None:
+    _need(names.is_uuid(copy.copy), f"{copy.copy[:100]!r} is no id of a copy")
+    _check_table(copy.db, copy.table)
+    _need(copy.step in COPY_STEPS, f"{copy.step[:40]!r} is no step of a copy")
+    _need(copy.upstream_rows >= 0, f"a copy of {copy.upstream_rows} rows begins")
+    for bound in (copy.lower, copy.upper):
+        if bound is not None:
+            _need(copy.step == ROWS, f"the step {copy.step} of a copy has keys")
+            _check_bound(bound)
+
+
+def _check_bound(bound: str) -> None:
+    _need(len(bound) <= _LONGEST_BOUND, f"a chunk ends at a key of {len(bound)} characters")
+    literals = json.loads(bound)
+    fits = isinstance(literals, list) and 0 < len(literals) <= _KEY_COLUMNS
+    _need(fits and all(isinstance(one, str) and one for one in literals), f"{bound[:100]!r} is no key")
+
+
 def check_rows(epoch: EpochCommitted, offset: int | None = None) -> None:
     """Check that an epoch's offsets can contain its rows; ``offset`` is its own. Raises LogError TR554."""
-    of_tables = sum(table.inserts + table.updates + table.deletes for table in epoch.tables)
+    of_tables = sum(table.rows for table in epoch.tables)
     records = sum(part.end - part.start for part in epoch.ranges)
     if epoch.rows != of_tables:
         why = f"its tables have {of_tables} rows, and it {epoch.rows}"
@@ -386,6 +441,7 @@ class EpochChain:
                 f"its rows of partition {part.partition} start at offset {part.start}, but earlier ones end at {end}",
             )
         if epoch.executed_gtids != last.executed_gtids:
+            _need(epoch.copy is None, "it is a copy's, and executes transactions")
             flavor = flavor_of(epoch.executed_gtids, last.executed_gtids)
             now, before = _set(epoch.executed_gtids, flavor), _set(last.executed_gtids, flavor)
             _need(now.contains(before), f"{str(before.minus(now))[:200]} is no longer executed")

@@ -9,11 +9,11 @@ from decimal import Decimal
 from typing import Any
 
 from schemas.counted import counted
-from schemas.wire.epoch import EpochCommitted
+from schemas.wire.epoch import BEGIN, ROWS, CopyStep, EpochCommitted
 from tailrace.reader.rows import Image, Row
 
 _SHOWN = 200  # characters or bytes of a value in text
-_OPS = {"c": "insert", "u": "update", "d": "delete"}
+_OPS = {"c": "insert", "u": "update", "d": "delete", "r": "read"}
 
 
 def epoch_json(epoch: EpochCommitted) -> str:
@@ -46,10 +46,20 @@ def epoch_text(epoch: EpochCommitted) -> str:
     times = "" if not epoch.transactions else f"  {_moment(epoch.last_commit_ms)}"
     counts = f"{counted(epoch.rows, 'row')} in {counted(epoch.transactions, 'transaction')}"
     lines = [f"epoch {epoch.epoch}{times}  {gtids}  {epoch.source_file}:{epoch.source_pos}  {counts}"]
+    if epoch.copy is not None:
+        lines += [
+            f"  copy of {_visible(epoch.copy.db)}.{_visible(epoch.copy.table)}: {_copy_step(epoch.copy)}"
+        ]
     if epoch.ddl is not None:
         database = f" in {epoch.ddl.default_db}" if epoch.ddl.default_db else ""
         lines += [f"  DDL{database}: {_visible(epoch.ddl.statement)}"]
     return "\n".join(lines)
+
+
+def _copy_step(copy: CopyStep) -> str:
+    if copy.step != ROWS:
+        return f"{copy.step}{' again' if copy.again and copy.step == BEGIN else ''}"
+    return f"{copy.step} after {_visible(copy.lower or 'the start')} to {_visible(copy.upper or 'the end')}"
 
 
 def row_text(row: Row) -> str:

@@ -26,6 +26,7 @@ from schemas.wire.avro_schema import row_schema
 from schemas.wire.epoch import (
     EPOCH_RECORD,
     STRUCTURE_RECORD,
+    CopyStep,
     EpochCommitted,
     OffsetRange,
     PreparedTransaction,
@@ -88,6 +89,25 @@ CHANGED = replace(
     epoch_record(6, transactions=1, ddl=DDL, executed=f"{SOURCE}:1-13"), source_pos=2000, relay_pos=2000
 )
 
+COPY = CopyStep("11111111-0000-0000-0000-00000000c0b1", "shop", "t", "rows", lower='["1"]', upper='["2"]')
+COPIED = replace(
+    EPOCH,
+    first_gtid=None,
+    last_gtid=None,
+    transactions=0,
+    tables=(TableTouched("shop", "t", VERSION.fingerprint, 0, 0, 0, 3, incomplete=True),),
+    copy=COPY,
+)
+BEGUN = replace(
+    epoch_record(
+        6,
+        ddl=replace(DDL, statement="CREATE TABLE `t` (`id` int, PRIMARY KEY (`id`))", kind="CREATE TABLE"),
+        executed=f"{SOURCE}:1-12",
+    ),
+    copy=replace(COPY, step="begin", again=True, lower=None, upper=None, upstream_rows=7),
+)
+ENDED = replace(BEGUN, epoch=7, ddl=None, copy=replace(COPY, step="end", lower=None, upper=None))
+
 
 def reread(epoch: EpochCommitted) -> EpochCommitted:
     return read_epoch(epoch.encode(), AT)
@@ -96,6 +116,9 @@ def reread(epoch: EpochCommitted) -> EpochCommitted:
 def test_what_the_producer_writes_is_read() -> None:
     assert reread(EPOCH) == EPOCH
     assert reread(CHANGED) == CHANGED
+    assert [reread(epoch) for epoch in (COPIED, BEGUN, ENDED)] == [COPIED, BEGUN, ENDED]
+    whole_chunk = replace(COPIED, rows=0, tables=(), ranges=(), digest=0, structures=())
+    assert reread(whole_chunk) == whole_chunk
     assert read_version(encode_structure_version(VERSION), AT, VERSION.topic_key) == LoggedVersion(
         **VERSION.__dict__, at=AT
     )
@@ -172,6 +195,52 @@ def test_an_epoch_whose_numbers_contradict_each_other_has_other_rows(fault: str)
     with pytest.raises(LogError, match="TR554: epoch 5, at offset 7 of the epochs topic: "):
         check_rows(forged, 7)
     check_rows(EPOCH, 7)
+
+
+_COPIED = COPIED.tables[0]
+_FORGED_COPIES: dict[str, tuple[EpochCommitted, dict[str, Any]]] = {
+    "rows of a copy outside": (COPIED, {"copy": None}),
+    "no id": (COPIED, {"copy": replace(COPY, copy="'; DROP TABLE t; -- ")}),
+    "no step": (COPIED, {"copy": replace(COPY, step="truncate")}),
+    "no name": (COPIED, {"copy": replace(COPY, db="")}),
+    "a NUL in its name": (COPIED, {"copy": replace(COPY, table="t\0")}),
+    "a key that is no JSON": (COPIED, {"copy": replace(COPY, lower="1")}),
+    "a key that is no list": (COPIED, {"copy": replace(COPY, upper='{"id": "1"}')}),
+    "a key of numbers": (COPIED, {"copy": replace(COPY, upper="[1]")}),
+    "an empty key": (COPIED, {"copy": replace(COPY, upper="[]")}),
+    "a deep key": (COPIED, {"copy": replace(COPY, upper="[" * 20_000 + "]" * 20_000)}),
+    "an endless key": (COPIED, {"copy": replace(COPY, upper=json.dumps(["1" * (1 << 17)]))}),
+    "transactions": (COPIED, {"transactions": 1}),
+    "a GTID": (COPIED, {"first_gtid": f"{SOURCE}:11"}),
+    "changes among its rows": (COPIED, {"tables": (replace(_COPIED, inserts=1, reads=2),)}),
+    "a complete table": (COPIED, {"tables": (replace(_COPIED, incomplete=False),)}),
+    "another table": (COPIED, {"tables": (replace(_COPIED, table="u"),)}),
+    "another table beside": (COPIED, {"tables": (replace(_COPIED, reads=1), replace(_COPIED, reads=2, db="u"))}),
+    "negative reads": (COPIED, {"tables": (replace(_COPIED, reads=-1),)}),
+    "rows with a statement": (COPIED, {"ddl": BEGUN.ddl}),
+    "both complete and not": (
+        EPOCH,
+        {"tables": (replace(_TOUCHED, inserts=0), replace(_TOUCHED, updates=0, incomplete=True))},
+    ),
+    "a begin without a statement": (BEGUN, {"ddl": None}),
+    "a begin with another statement": (BEGUN, {"ddl": DDL}),
+    "a begin of another table": (BEGUN, {"copy": replace(COPY, step="begin", table="u", lower=None, upper=None)}),
+    "a begin with a key": (BEGUN, {"copy": replace(COPY, step="begin", upper=None)}),
+    "a begin of fewer than no rows": (
+        BEGUN,
+        {"copy": replace(COPY, step="begin", lower=None, upper=None, upstream_rows=-1)},
+    ),
+    "a begin with rows": (BEGUN, {"tables": COPIED.tables, "rows": 3, "ranges": COPIED.ranges}),
+    "an end with rows": (ENDED, {"tables": COPIED.tables, "rows": 3, "ranges": COPIED.ranges}),
+    "an end with a statement": (ENDED, {"ddl": BEGUN.ddl}),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("fault", _FORGED_COPIES)
+def test_a_forged_epoch_of_a_copy_stops_at_its_place(fault: str) -> None:
+    epoch, forged = _FORGED_COPIES[fault]
+    with pytest.raises(LogError, match=rf"^TR568: {PLACE}"):
+        reread(replace(epoch, **forged))
 
 
 def _used(epoch: EpochCommitted) -> None:
@@ -293,6 +362,7 @@ def test_epochs_that_follow_each_other_are_taken() -> None:
         ({"ranges": (OffsetRange(0, 1, 3),)}, "TR567: .* start at offset 1, but earlier ones end at 12"),
         ({"executed_gtids": f"{SOURCE}:12-14"}, "TR567: .* is no longer executed"),
         ({"executed_gtids": ""}, "TR567: .* is no longer executed"),
+        ({"copy": COPY}, "TR567: .* it is a copy's, and executes transactions"),
         ({"relay_pos": 500, "source_pos": 500}, "TR567: .* it ends at mysql-bin.000001:500, before that one"),
     ],
     ids=str,
@@ -307,7 +377,7 @@ def test_a_forged_epoch_contradicts_the_one_before_it(fault: dict[str, Any], cod
 @settings(max_examples=400, deadline=None)
 @given(st.data())
 def test_a_mutated_epoch_is_read_as_it_is_written_or_refused(data: st.DataObject) -> None:
-    damaged = _mutated(data, data.draw(st.sampled_from([EPOCH, CHANGED])).encode())
+    damaged = _mutated(data, data.draw(st.sampled_from([EPOCH, CHANGED, COPIED, BEGUN])).encode())
     try:
         found = read_epoch(damaged, AT)
     except LogError as refused:

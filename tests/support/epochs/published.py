@@ -101,7 +101,7 @@ def _rows_of(
         assert source["epoch"] == epoch.epoch
         numbered[source["seq"]] = row
     assert sorted(numbered) == list(range(epoch.rows))
-    counted = sum(t.inserts + t.updates + t.deletes for t in epoch.tables)
+    counted = sum(t.rows for t in epoch.tables)
     assert counted == epoch.rows
     return [numbered[seq] for seq in range(epoch.rows)]
 

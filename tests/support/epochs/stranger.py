@@ -189,12 +189,12 @@ class Log:
         counted: dict[tuple[str, str], list[int]] = {}
         for change in changes:
             moved = change.envelope["source"]["flags"] & 0x10000
-            column = 1 if moved else "cud".index(change.envelope["op"])
-            counted.setdefault(change.table, [0, 0, 0])[column] += 1
+            column = 1 if moved else "cudr".index(change.envelope["op"])
+            counted.setdefault(change.table, [0, 0, 0, 0])[column] += 1
         said: dict[tuple[str, str], list[int]] = {}
         for t in epoch["tables"]:
-            counts = said.setdefault((t["db"], t["table"]), [0, 0, 0])
-            for i, kind in enumerate(("inserts", "updates", "deletes")):
+            counts = said.setdefault((t["db"], t["table"]), [0, 0, 0, 0])
+            for i, kind in enumerate(("inserts", "updates", "deletes", "reads")):
                 counts[i] += t[kind]
         assert counted == said
 
