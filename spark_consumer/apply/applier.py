@@ -11,7 +11,7 @@ The protocol, in order:
    the position, or if workers have applied a part of another slice.
 4. Run the slice's DDL on a connection of its own. The channel's row stays locked, so no second consumer can interfere.
    Before that, the position gets the DDL's statements and a snapshot of their objects, in a transaction of its own;
-   after an interruption these and the ledger show what is left to do (``spark_consumer.apply.ddl.settle``). If a DDL
+   after an interruption these and the ledger show what is left to do (``spark_consumer.apply.ddl.outcome``). If a DDL
    becomes several statements, each has its own number, intent and lock.
 5. Lock the tables against DDL and check that they are those of the plan, and that none of their triggers changes
    replicated rows (``side_writes.py``; for parts, before step 1). Then run DELETEs for all tables, INSERTs, and the
@@ -37,11 +37,11 @@ from schemas.tables import QualifiedName
 from spark_consumer.apply import nontransactional
 from spark_consumer.apply.connection import Connection
 from spark_consumer.apply.ddl.intent import DdlWork, PendingDdl
+from spark_consumer.apply.ddl.outcome import await_predecessor
 from spark_consumer.apply.ddl.run import DdlApplier
-from spark_consumer.apply.ddl.settle import await_predecessor
 from spark_consumer.apply.ledger import Ledger, transaction
 from spark_consumer.apply.planner import Downstream
-from spark_consumer.apply.prepared import BehindDdl, OneSlice, PreparedParts, PreparedRows
+from spark_consumer.apply.prepared import AfterDdl, PreparedParts, PreparedRows, SingleSlice
 from spark_consumer.apply.side_writes import SideWrites
 from spark_consumer.apply.tables import audit, error_log, position_store, worker_info
 from spark_consumer.apply.tables.error_log import Directive
@@ -118,7 +118,7 @@ class Applier:
         """The state of the downstream for the next plan."""
         return Downstream(self.session, self.position, self._decided, self._hidden, self._unfinished)
 
-    def apply(self, prepared: OneSlice) -> Applied:
+    def apply(self, prepared: SingleSlice) -> Applied:
         """Apply a slice exactly once.
 
         Raises:
@@ -126,7 +126,7 @@ class Applier:
         """
         return self.connection.with_retries(lambda: self._apply_once(prepared))
 
-    def apply_planned(self, prepared: OneSlice, replan: Callable[[], OneSlice]) -> Applied:
+    def apply_planned(self, prepared: SingleSlice, replan: Callable[[], SingleSlice]) -> Applied:
         """Run ``apply``, and plan again if a table was altered in the meantime.
 
         Args:
@@ -140,11 +140,11 @@ class Applier:
                 prepared = replan()
         return self.apply(prepared)
 
-    def _apply_once(self, prepared: OneSlice) -> Applied:
+    def _apply_once(self, prepared: SingleSlice) -> Applied:
         slice_ = prepared.slice_
         before = self._position_before(slice_)
         if before is None:
-            return Applied(0, NOTHING_COUNTED if isinstance(prepared, BehindDdl) else prepared.row_counts)
+            return Applied(0, NOTHING_COUNTED if isinstance(prepared, AfterDdl) else prepared.row_counts)
         self._side_writes.check_events(self.session, slice_.where)
         applied = (
             self._apply_rows(prepared, before) if slice_.ddl is None else self._apply_ddl(prepared, before)
@@ -164,14 +164,14 @@ class Applier:
             return None
         return self.position
 
-    def _apply_rows(self, prepared: OneSlice, before: Position) -> Applied:
+    def _apply_rows(self, prepared: SingleSlice, before: Position) -> Applied:
         numbers = self._apply_parts(prepared, before)
         tables = online_tables.from_json(before.online_tables).touched(prepared.slice_)
         self._hidden = tables.names
         # The slice's own number follows those of its parts.
         return self._commit(prepared, before, before.ledger_seq + numbers + 1, tables)
 
-    def _apply_ddl(self, prepared: OneSlice, before: Position) -> Applied:
+    def _apply_ddl(self, prepared: SingleSlice, before: Position) -> Applied:
         """Run step 4, and apply the rows of the DDL's transaction."""
         slice_ = prepared.slice_
         directive = self.directives.get(EventId(slice_.first.epoch, DDL))
@@ -205,7 +205,7 @@ class Applier:
 
     def _commit(
         self,
-        prepared: OneSlice,
+        prepared: SingleSlice,
         before: Position,
         number: int,
         tables: OnlineTables,
@@ -224,7 +224,7 @@ class Applier:
             run_ddl()
             for sql in ddl.instead if ddl else ():
                 run_operators_statement(session, sql, slice_.where)
-            made = prepared.read() if isinstance(prepared, BehindDdl) else prepared
+            made = prepared.read() if isinstance(prepared, AfterDdl) else prepared
             if isinstance(made, PreparedRows):
                 self._write(made, before)
             unfinished = self._advance_marks(made, before)
@@ -234,7 +234,7 @@ class Applier:
         self._unfinished = unfinished
         return Applied(made.statements, made.row_counts)
 
-    def _lock_position(self, slice_: Slice, prepared: OneSlice | None = None) -> None:
+    def _lock_position(self, slice_: Slice, prepared: SingleSlice | None = None) -> None:
         """Step 3: lock the channel's row, and check that the slice starts at the position."""
         session = self.session
         found = position_store.read(session, self._channel, lock=True)
@@ -305,14 +305,14 @@ class Applier:
         if counts := made.counts | (translated.counts if translated else {}):
             audit.count(session, self._channel, counts)
 
-    def _apply_parts(self, prepared: OneSlice, before: Position) -> int:
+    def _apply_parts(self, prepared: SingleSlice, before: Position) -> int:
         """Run step 1 if the slice has parts; return how many numbers of the ledger the parts have."""
         if isinstance(prepared, PreparedParts):
             for part in prepared.parts:
                 self._side_writes.check_tables(self.session, part.writes.tables, prepared.slice_.where)
             self._run_parts(prepared, before)
             return len(prepared.parts)
-        if isinstance(prepared, BehindDdl) or prepared.rest_of is None:
+        if isinstance(prepared, AfterDdl) or prepared.rest_of is None:
             return 0
         parts = prepared.rest_of.parts
         # Some numbers are never used.

@@ -11,7 +11,7 @@ import pymysql
 import structlog
 
 from schemas.errors import DownstreamError
-from spark_consumer.apply.patience import Patience
+from spark_consumer.apply.retry import RetryTimer
 from spark_consumer.apply.write import refused_error, retry_time_exceeded
 from spark_consumer.rules.config import ConsumerConfig
 from spark_consumer.target.server_errors import is_passing, message_of
@@ -32,7 +32,7 @@ class Connection:
         self._target, self._retry_time = config.target, config.retry_time
         self.session = session
         self._others: list[Session] = []
-        self._given_up = threading.Event()
+        self._aborted = threading.Event()
 
     def with_retries(self, work: Callable[[], _T]) -> _T:
         """Run ``work`` on the connection; reconnect and retry after temporary errors.
@@ -40,25 +40,25 @@ class Connection:
         Raises:
             DownstreamError: it did not succeed within ``retry_time``, or a retry cannot help.
         """
-        patience = Patience(self._retry_time, self._given_up)
+        timer = RetryTimer(self._retry_time, self._aborted)
         while True:
             try:
                 return work()
             except (pymysql.MySQLError, OSError) as error:
                 if not is_passing(error):
                     raise refused_error(error) from error
-                self._renew(patience, error)
+                self._reconnect(timer, error)
             except Unreachable as error:
                 # The server refused the other connection.
                 if not error.retryable:
                     raise
-                self._renew(patience, error.__cause__ or error)
+                self._reconnect(timer, error.__cause__ or error)
 
-    def _renew(self, patience: Patience, reason: BaseException) -> None:
+    def _reconnect(self, timer: RetryTimer, reason: BaseException) -> None:
         """Reconnect, waiting if needed."""
         self.session.close()
-        while patience.wait_for_retry():
-            _log.warning("downstream_retry", attempt=patience.attempts, reason=message_of(reason))
+        while timer.wait_for_retry():
+            _log.warning("downstream_retry", attempt=timer.attempts, reason=message_of(reason))
             try:
                 self.session = connect(self._target)
                 return
@@ -78,9 +78,9 @@ class Connection:
             finally:
                 self._others.remove(other)
 
-    def give_up(self) -> None:
+    def abort(self) -> None:
         """End all waiting and break the open connections. Another thread calls this."""
-        self._given_up.set()
+        self._aborted.set()
         for session in (self.session, *self._others):
             session.cut()
 

@@ -8,7 +8,7 @@ position's is among the executed ones. It depends on the server:
 - MariaDB with its binlog on: ``gtid_domain_id`` and ``gtid_seq_no`` before, ``gtid_binlog_pos`` after. Only DDL
   has a number there: a transaction that writes to a sequence, or to a table without transactions, is logged as several
   groups and would use the numbers of later statements.
-- Otherwise (``Ledger``) the objects decide (``spark_consumer.apply.ddl.settle``).
+- Otherwise (``Ledger``) the objects decide (``spark_consumer.apply.ddl.outcome``).
 """
 
 from __future__ import annotations
@@ -34,16 +34,16 @@ class Ledger:
     #: whether ``is_executed`` is known for each DDL
     is_proof = False
 
-    def begin(self, session: Session, number: int) -> None:
+    def set_number(self, session: Session, number: int) -> None:
         """Set the ledger number of the session's next DDL."""
 
-    def begin_rows(self, session: Session, number: int) -> None:
+    def set_transaction_number(self, session: Session, number: int) -> None:
         """Set the ledger number of the session's next transaction."""
 
     def skip(self, session: Session, numbers: range) -> None:
         """Mark unused numbers as used."""
 
-    def end(self, session: Session) -> None:
+    def reset(self, session: Session) -> None:
         """Reset the session to automatic numbering."""
 
     def is_executed(self, session: Session, number: int) -> bool:
@@ -54,7 +54,7 @@ class Ledger:
 @contextmanager
 def transaction(session: Session, ledger: Ledger, number: int) -> Iterator[None]:
     """Open a transaction under a number of the ledger. The block commits it; an exception rolls it back."""
-    ledger.begin_rows(session, number)
+    ledger.set_transaction_number(session, number)
     try:
         session.execute("BEGIN")
         yield
@@ -64,7 +64,7 @@ def transaction(session: Session, ledger: Ledger, number: int) -> Iterator[None]
         raise
     finally:
         with suppress(pymysql.MySQLError, OSError):
-            ledger.end(session)
+            ledger.reset(session)
 
 
 class MysqlLedger(Ledger):
@@ -75,21 +75,21 @@ class MysqlLedger(Ledger):
     def __init__(self, source: str) -> None:
         self._source = source
 
-    def begin(self, session: Session, number: int) -> None:
+    def set_number(self, session: Session, number: int) -> None:
         session.execute(f"SET SESSION gtid_next = '{self._source}:{number}'")
 
-    def begin_rows(self, session: Session, number: int) -> None:
-        self.begin(session, number)
+    def set_transaction_number(self, session: Session, number: int) -> None:
+        self.set_number(session, number)
 
     def skip(self, session: Session, numbers: range) -> None:
         for number in numbers:
-            self.begin(session, number)
+            self.set_number(session, number)
             # An empty transaction uses its GTID; the server ignores one whose GTID is already used.
             session.execute("BEGIN")
             session.execute("COMMIT")
-        self.end(session)
+        self.reset(session)
 
-    def end(self, session: Session) -> None:
+    def reset(self, session: Session) -> None:
         session.execute("SET SESSION gtid_next = 'AUTOMATIC'")
 
     def is_executed(self, session: Session, number: int) -> bool:
@@ -105,12 +105,12 @@ class MariadbLedger(Ledger):
     def __init__(self, domain: int) -> None:
         self._domain = domain
 
-    def begin(self, session: Session, number: int) -> None:
+    def set_number(self, session: Session, number: int) -> None:
         # Two statements, because the server checks the number against the current domain.
         session.execute(f"SET SESSION gtid_domain_id = {self._domain}")
         session.execute(f"SET SESSION gtid_seq_no = {number}")
 
-    def end(self, session: Session) -> None:
+    def reset(self, session: Session) -> None:
         session.execute("SET SESSION gtid_seq_no = 0")
         session.execute("SET SESSION gtid_domain_id = DEFAULT")
 
@@ -136,13 +136,13 @@ def choose_ledger(session: Session, position: Position) -> Ledger:
         return Ledger()
     try:
         # Setting a number and resetting it has no lasting effect on either server.
-        ledger.begin(session, position.ledger_seq + 1)
+        ledger.set_number(session, position.ledger_seq + 1)
         # MySQL reserves the number until the rollback.
         session.execute("ROLLBACK")
-        ledger.end(session)
+        ledger.reset(session)
     except pymysql.MySQLError as error:
         if error_number(error) == _USED:
-            ledger.end(session)
+            ledger.reset(session)
             return ledger
         if error_number(error) not in _DENIED:
             raise

@@ -34,8 +34,8 @@ from schemas.crashpoints import reached
 from schemas.errors import DownstreamError, LogError, Where
 from schemas.tables import QualifiedName
 from spark_consumer.apply.prepared import Step, TableSteps
-from spark_consumer.apply.tables import marks
-from spark_consumer.apply.tables.marks import RowPosition, TableMark
+from spark_consumer.apply.tables import nontransactional_info
+from spark_consumer.apply.tables.nontransactional_info import RowPosition, TableMark
 from spark_consumer.apply.write import write_ordered
 from spark_consumer.epochs.position import Position, parse_like
 from spark_consumer.rules.channel import ChannelKey
@@ -59,7 +59,7 @@ def advance_marks(
     Returns:
         The tables that are still ahead.
     """
-    there, made = marks.read(session, channel), {one.name: one for one in each}
+    there, made = nontransactional_info.read(session, channel), {one.name: one for one in each}
     left: dict[QualifiedName, TableMark] = {}
     for name, mark in there.items():
         found = made[name].doubtful(mark) if name in made else None
@@ -69,9 +69,9 @@ def advance_marks(
         elif mark.place is None or is_ahead(mark.place, after):
             left[name] = mark
     if left != there:
-        marks.forget(session, channel)
+        nontransactional_info.delete(session, channel)
         for name, mark in left.items():
-            marks.write(session, channel, name, mark)
+            nontransactional_info.write(session, channel, name, mark)
     return frozenset(left)
 
 
@@ -106,7 +106,7 @@ def write_steps(
         DownstreamError: a statement was refused, or changed other rows than the log implies; TR663, a crashed table.
         LogError: TR659, the log does not have the row of a mark.
     """
-    there = marks.read(session, channel)
+    there = nontransactional_info.read(session, channel)
     for one in each:
         mark = there.get(one.name)
         if mark is not None and mark.rows:
@@ -156,7 +156,7 @@ def _write(
     if not again:
         first, last = steps[0].first, steps[-1]
         rows = last.first + last.statement.changes - first
-        marks.write(session, channel, one.name, TableMark(one.places[first], rows))
+        nontransactional_info.write(session, channel, one.name, TableMark(one.places[first], rows))
         reached("nontransactional.after_mark")
     for step in steps:
         try:
@@ -170,7 +170,7 @@ def _write(
                 raise crashed(one.name, error.__cause__, error.where) from error
             if not again:
                 # The server has refused this change, so exactly those before it are applied.
-                marks.write(session, channel, one.name, TableMark(one.places[step.first], 0))
+                nontransactional_info.write(session, channel, one.name, TableMark(one.places[step.first], 0))
             raise error.but(applied=_APPLIED) from error.__cause__
         reached("nontransactional.after_row")
 

@@ -7,7 +7,7 @@ from spark_consumer.apply.applier import Applier, ChannelState
 from spark_consumer.apply.connection import Connection
 from spark_consumer.apply.ddl.run import DdlApplier, LoggedTables
 from spark_consumer.apply.side_writes import SideWrites
-from spark_consumer.apply.tables import error_log, marks
+from spark_consumer.apply.tables import error_log, nontransactional_info
 from spark_consumer.apply.workers.pool import WorkerPool
 from spark_consumer.epochs.position import Position
 from spark_consumer.rules.channel import ChannelKey
@@ -39,5 +39,5 @@ def read_state(session: Session, channel: ChannelKey, position: Position) -> Cha
         ledger.choose_ledger(session, position),
         error_log.decided(session, channel),
         error_log.read(session, channel) is not None,
-        frozenset(marks.read(session, channel)),
+        frozenset(nontransactional_info.read(session, channel)),
     )

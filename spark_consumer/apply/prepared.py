@@ -14,7 +14,7 @@ from schemas.errors import DownstreamError, EventId
 from schemas.tables import QualifiedName
 from spark_consumer.apply.repeatable import repeated_statement
 from spark_consumer.apply.tables.error_log import Directive
-from spark_consumer.apply.tables.marks import RowPosition, TableMark
+from spark_consumer.apply.tables.nontransactional_info import RowPosition, TableMark
 from spark_consumer.apply.tables.worker_info import UnfinishedPart
 from spark_consumer.epochs.slices import Slice
 from spark_consumer.plan.counters import NOTHING_COUNTED, RowCounts
@@ -196,7 +196,7 @@ def _counts(slice_: Slice, statements: int, row_counts: RowCounts) -> dict[str, 
 
 
 @dataclass(frozen=True)
-class BehindDdl:
+class AfterDdl:
     """The rows of a DDL, such as CREATE TABLE … SELECT: they can be planned only after the DDL has created their table.
 
     Attributes:
@@ -208,15 +208,15 @@ class BehindDdl:
 
 
 @dataclass(frozen=True)
-class OneByOne:
+class EpochByEpoch:
     """Epochs that are planned and applied as single slices. Nothing is read yet."""
 
     slice_: Slice
 
 
 #: a slice that is one transaction, perhaps after those of workers
-OneSlice = PreparedRows | PreparedParts | BehindDdl
-Prepared = OneSlice | OneByOne
+SingleSlice = PreparedRows | PreparedParts | AfterDdl
+Prepared = SingleSlice | EpochByEpoch
 
 
 def assemble_slice(slice_: Slice, plan: SlicePlan, results: Sequence[Result]) -> PreparedRows:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from schemas.errors import DownstreamError
 from spark_consumer.apply.connection import Connection
-from spark_consumer.apply.prepared import OneSlice, PreparedRows, Writes
+from spark_consumer.apply.prepared import PreparedRows, SingleSlice, Writes
 from spark_consumer.apply.write import write
 from spark_consumer.plan.refusal import DdlRefused, EventRefused, RowRefused, cut_values, ddl_event
 
 
-def named(error: DownstreamError, prepared: OneSlice) -> EventRefused | None:
+def named(error: DownstreamError, prepared: SingleSlice) -> EventRefused | None:
     """Return the error with its event; None if the event is not known."""
     if isinstance(error, EventRefused):
         return error

@@ -13,11 +13,11 @@ LISTS = ("DROP TABLE", "DROP VIEW", "DROP SEQUENCE", "RENAME TABLE")
 _MIDDLE = "it has executable comments in its list of names"
 
 
-class Uneditable(ValueError):
+class NotEditable(ValueError):
     """The text cannot be changed safely. The message is the reason."""
 
 
-def narrowed(
+def keep_items(
     statement: str, default_db: str, flavor: Flavor, kept: Collection[int], *, sql_mode: int = 0
 ) -> str:
     """Reduce a DROP or RENAME of several tables to some of them.
@@ -27,18 +27,18 @@ def narrowed(
         kept: indexes of the tables to keep, at least one.
 
     Raises:
-        Uneditable: the statement is of another kind, or has executable comments in its list.
+        NotEditable: the statement is of another kind, or has executable comments in its list.
     """
     found = classify(statement, default_db, flavor, sql_mode=sql_mode)
     if found.kind not in LISTS:
-        raise Uneditable(f"{found.kind} has no list that can be shortened")
+        raise NotEditable(f"{found.kind} has no list that can be shortened")
     if len(kept) == len(found.tables):
         return statement
     items = _items(found)
     first, last = items[0][0], items[-1][1]
     for start, end in _gaps(statement, dialect_of(flavor, sql_mode)):
         if first <= start and end <= last and statement[start:end].startswith(("/*!", "/*M!", "*/")):
-            raise Uneditable(_MIDDLE)
+            raise NotEditable(_MIDDLE)
     parts = [statement[start:end] for index, (start, end) in enumerate(items) if index in kept]
     return statement[:first] + ", ".join(parts) + statement[last:]
 
@@ -68,7 +68,7 @@ def with_if_exists(statement: str, flavor: Flavor, *, sql_mode: int = 0) -> str:
         if following is not None and following.key == "IF":
             return statement
         return f"{statement[: token.end]} IF EXISTS{statement[token.end :]}"
-    raise Uneditable("the kind of object that it drops is not known")
+    raise NotEditable("the kind of object that it drops is not known")
 
 
 _DROPPED = frozenset(
@@ -96,7 +96,7 @@ def as_alter_database(statement: str, flavor: Flavor, *, sql_mode: int = 0) -> s
     mean the global one.
 
     Raises:
-        Uneditable: an executable comment starts before the options and ends in them.
+        NotEditable: an executable comment starts before the options and ends in them.
     """
     lexer = Lexer(statement, dialect_of(flavor, sql_mode))
     tokens = list(lexer)
@@ -105,7 +105,7 @@ def as_alter_database(statement: str, flavor: Flavor, *, sql_mode: int = 0) -> s
     name = tokens[at + 3 if words[at : at + 3] == ["IF", "NOT", "EXISTS"] else at]
     gaps = [statement[start:end] for start, end in lexer.gaps if start >= name.end]
     if gaps.count("*/") != sum(text.startswith(("/*!", "/*M!")) for text in gaps):
-        raise Uneditable("the database's name is in an executable comment")
+        raise NotEditable("the database's name is in an executable comment")
     head, options = f"ALTER DATABASE {statement[name.start : name.end]}", statement[name.end :]
     if any(token.key in _CHARSET for token in tokens if token.start > name.start):
         return head + options
@@ -135,7 +135,7 @@ def with_event_disabled(statement: str, flavor: Flavor, *, sql_mode: int = 0) ->
     """Add DISABLE ON SLAVE to CREATE EVENT or ALTER EVENT, so that the event does not run on the downstream.
 
     Raises:
-        Uneditable: there is an executable comment before the event's body.
+        NotEditable: there is an executable comment before the event's body.
     """
     lexer = Lexer(statement, dialect_of(flavor, sql_mode))
     tokens = list(lexer)
@@ -143,7 +143,7 @@ def with_event_disabled(statement: str, flavor: Flavor, *, sql_mode: int = 0) ->
     limit = tokens[end].start if end < len(tokens) else len(statement)
     for start, stop in lexer.gaps:
         if start < limit and statement[start:stop].startswith(("/*!", "/*M!", "*/")):
-            raise Uneditable("the event has executable comments")
+            raise NotEditable("the event has executable comments")
     status = _status(tokens[:end])
     if status is None:
         at = tokens[end - 1].end

@@ -25,7 +25,7 @@ from schemas.errors import DownstreamError
 from schemas.quote import quoted
 from schemas.tables import QualifiedName
 from schemas.wire.epoch import SchemaChanged, TableChanged
-from spark_consumer.ddl.edit import Uneditable, narrowed
+from spark_consumer.ddl.edit import NotEditable, keep_items
 from spark_consumer.ddl.online_tables import HiddenTable, OnlineTables
 from spark_consumer.ddl.shadow_tables import body, is_reproducible, like_source, made_by_ghost, replaces
 from spark_consumer.plan.refusal import DdlRefused
@@ -68,7 +68,7 @@ def translate_online(
     }.get(ddl.kind, step.change)
     try:
         handler()
-    except (Uneditable, Unroutable) as error:
+    except (NotEditable, Unroutable) as error:
         raise DdlRefused(
             "TR626",
             f"an online schema change cannot be followed: {error}: {ddl.statement[:200]}",
@@ -320,7 +320,7 @@ class _Step:
     def _part(self, kept: Sequence[int]) -> SchemaChanged:
         if len(kept) == len(self._ddl.tables):
             return self._ddl
-        text = narrowed(self._ddl.statement, self._ddl.default_db, self._flavor, kept, sql_mode=self._mode)
+        text = keep_items(self._ddl.statement, self._ddl.default_db, self._flavor, kept, sql_mode=self._mode)
         return replace(self._ddl, statement=text, tables=tuple(self._ddl.tables[index] for index in kept))
 
     def _made(self, text: str, kind: str, table: TableChanged) -> SchemaChanged:

@@ -10,7 +10,7 @@ from schemas.ddl.alter_clauses import clauses_of
 from schemas.ddl.cursor import Unparsable
 from schemas.ddl.lexer import Flavor, Lexer, Token, TokenKind, dialect_of
 from schemas.wire.epoch import SchemaChanged
-from spark_consumer.ddl.fill import RANDOM, numbers
+from spark_consumer.ddl.alter_values import RANDOM, numbers
 
 #: the comment in gh-ost's statements
 _MARK = re.compile(r"/\*\s*gh-ost\s*\*/", re.IGNORECASE)

@@ -27,8 +27,8 @@ from schemas.ddl.lexer import Flavor
 from schemas.ddl.names import Unroutable, rename
 from schemas.tables import TableFilter
 from schemas.wire.epoch import SchemaChanged, TableChanged
-from spark_consumer.ddl.edit import Uneditable, narrowed, with_definer, with_event_disabled, with_if_exists
-from spark_consumer.ddl.fill import nondeterministic_values
+from spark_consumer.ddl.alter_values import nondeterministic_values
+from spark_consumer.ddl.edit import NotEditable, keep_items, with_definer, with_event_disabled, with_if_exists
 from spark_consumer.plan.refusal import DdlRefused
 from spark_consumer.rules.ddl_options import DdlOptions
 from spark_consumer.rules.event_filter import EventFilter, rule_hint
@@ -109,11 +109,11 @@ class DdlRules:
             )
         try:
             if len(kept) < len(each):
-                text = narrowed(text, ddl.default_db, flavor, kept, sql_mode=mode)
+                text = keep_items(text, ddl.default_db, flavor, kept, sql_mode=mode)
             if flavor == "mariadb" and ddl.kind == "DROP TABLE" and len(each) > 1:
                 # MariaDB drops the tables that exist, and logs the whole list even if some did not exist.
                 text = with_if_exists(text, flavor, sql_mode=mode)
-        except Uneditable as error:
+        except NotEditable as error:
             raise DdlRefused(
                 "TR622",
                 f"a DDL names tables of which only some are replicated, and {error}: {ddl.statement[:200]}",
@@ -312,7 +312,7 @@ def translate_object(
             return replace(ddl, statement=with_if_exists(ddl.statement, flavor, sql_mode=mode))
         if ddl.kind.endswith("EVENT"):
             return replace(ddl, statement=with_event_disabled(_owned(ddl, flavor), flavor, sql_mode=mode))
-    except Uneditable as error:
+    except NotEditable as error:
         raise DdlRefused(
             "TR624",
             f"a statement cannot be changed safely for the downstream: {error}: {ddl.statement[:200]}",

@@ -96,14 +96,14 @@ class TopicReader:
     """A topic and its connection settings.
 
     Attributes:
-        patience: the seconds without a record after which reading is given up.
+        timeout: the seconds without a record after which reading is given up.
     """
 
     bootstrap_servers: str
     topic: str
     group: str
     security: KafkaSecurity = OPEN
-    patience: float = 60.0
+    timeout: float = 60.0
 
     def read(
         self, offset_range: OffsetRange, subset: KeySubset = ALL_KEYS, offsets: list[int] | None = None
@@ -126,7 +126,7 @@ class TopicReader:
         joiner = Joiner()
         try:
             at, last = offset_range.start, offset_range.end - 1
-            deadline = time.monotonic() + self.patience
+            deadline = time.monotonic() + self.timeout
             look = time.monotonic() + _LOOK
             while at <= last:
                 messages = consumer.consume(min(_BATCH, offset_range.end - at), _WAIT)
@@ -139,12 +139,12 @@ class TopicReader:
                     self.check_end(offset_range)
                     raise
                 if at > before:
-                    deadline = time.monotonic() + self.patience
+                    deadline = time.monotonic() + self.timeout
                     look = time.monotonic() + _LOOK
                 elif refused := refusal.error:
                     raise refused
                 elif time.monotonic() > deadline:
-                    raise Silent(f"{self._place(offset_range)}: no data for {self.patience:.0f} s")
+                    raise Silent(f"{self._place(offset_range)}: no data for {self.timeout:.0f} s")
                 elif time.monotonic() > look:
                     self.check_end(offset_range)
                     look = deadline

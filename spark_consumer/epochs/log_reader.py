@@ -16,7 +16,7 @@ from schemas.wire.log_records import LoggedVersion, epochs_of, last_epoch_of, ve
 from spark_consumer.epochs.slices import LoggedEpoch
 from spark_consumer.rules.config import LogAddress
 
-_PATIENCE = 30.0
+_TIMEOUT = 30.0
 
 
 class LogReader:
@@ -94,7 +94,7 @@ class LogReader:
     @contextmanager
     def _reading(self, topic: str) -> Iterator[CommittedTopic]:
         try:
-            with CommittedTopic(self._settings, topic, self._refusal, _PATIENCE) as found:
+            with CommittedTopic(self._settings, topic, self._refusal, _TIMEOUT) as found:
                 yield found
         except KafkaException as error:
             raise _unreadable(topic, error.args[0]) from error

@@ -23,7 +23,7 @@ from spark_consumer.job.spark import start_spark
 from spark_consumer.rules.config import ConsumerConfig
 
 _NOWHERE = "127.0.0.1:1"
-_PATIENCE_S = 120
+_TIMEOUT_S = 120
 
 
 def train(folder: Path, jars: tuple[Path, ...]) -> None:
@@ -46,7 +46,7 @@ def train(folder: Path, jars: tuple[Path, ...]) -> None:
     assert gateway is not None
     gateway.shutdown()
     gateway.proc.stdin.close()
-    gateway.proc.wait(_PATIENCE_S)
+    gateway.proc.wait(_TIMEOUT_S)
     for left_over in ("run", "checkpoint"):
         shutil.rmtree(folder / left_over, ignore_errors=True)
 

@@ -13,7 +13,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from schemas.access.kafka_security import KafkaRefused
 from schemas.errors import LogError, TailraceError
-from spark_consumer.apply.patience import Patience
+from spark_consumer.apply.retry import RetryTimer
 from spark_consumer.apply.workers.pool import WorkerPool
 from spark_consumer.apply.workers.spark_pool import executors
 from spark_consumer.epochs.epoch_transactions import TransactionReader
@@ -26,7 +26,7 @@ from spark_consumer.epochs.tracker import SEED_DDL, open_stream, track
 from spark_consumer.job.batches import BatchRunner
 from spark_consumer.job.checkpoint import Checkpoint, CheckpointOwner, in_use
 from spark_consumer.job.progress import Counters
-from spark_consumer.job.spark import JVM_PATIENCE, JvmLost, jvm_end, lost
+from spark_consumer.job.spark import JVM_TIMEOUT, JvmLost, jvm_end, lost
 from spark_consumer.job.warm_up import warm_up
 from spark_consumer.rows.failures import SparkFailed, explain
 from spark_consumer.rows.reader import SliceReader, on_executors
@@ -37,7 +37,7 @@ from spark_consumer.sinks.sink import Sink
 _MAX_EPOCHS = 500
 _POLL = 0.05
 _MOMENT = 1.0  # seconds
-_COMMIT_PATIENCE = 5.0
+_COMMIT_TIMEOUT = 5.0
 _T = TypeVar("_T")
 _log = structlog.get_logger()
 
@@ -65,8 +65,8 @@ def run_consumer(
     counters = counters or Counters()
     log = LogReader(config)
     # Such a run needs only what the log has at the start, so it does not wait.
-    patience = Patience(0 if config.until_caught_up else config.retry_time, stop)
-    config = _patiently(patience, lambda: with_servers_letter_case(config, log))
+    timer = RetryTimer(0 if config.until_caught_up else config.retry_time, stop)
+    config = with_retries(timer, lambda: with_servers_letter_case(config, log))
 
     if stop.is_set():
         return
@@ -74,28 +74,28 @@ def run_consumer(
     def become_writer() -> Sink[Any]:
         return open_sink(config, log, executors(spark))
 
-    with in_use(config.channel_dir), closing(_patiently(patience, become_writer)) as sink:
+    with in_use(config.channel_dir), closing(with_retries(timer, become_writer)) as sink:
         try:
             counters.at(sink.position)
             stop_condition = stop_condition_of(config, sink.position, log)
             if _Run(config, spark(), sink, log, stop_condition, stop, counters).run():
-                sink.end()
+                sink.record_end()
         except TailraceError as error:
             # A signal to all processes may have ended Spark a moment before it reached this process.
             if not (isinstance(error, SparkFailed | JvmLost) and stop.wait(_MOMENT)):
-                sink.end(error)
+                sink.record_end(error)
             raise
 
 
-def _patiently(patience: Patience, work: Callable[[], _T]) -> _T:
+def with_retries(timer: RetryTimer, work: Callable[[], _T]) -> _T:
     """Run work that needs servers, and retry while they are not available."""
     while True:
         try:
             return work()
         except TailraceError as error:
-            if not error.retryable or not patience.wait_for_retry():
+            if not error.retryable or not timer.wait_for_retry():
                 raise
-            _log.warning("start_retry", attempt=patience.attempts, reason=str(error))
+            _log.warning("start_retry", attempt=timer.attempts, reason=str(error))
 
 
 class _Run:
@@ -133,7 +133,7 @@ class _Run:
     def run(self) -> bool:
         """Run queries until the end. Returns False if a batch was abandoned; it is applied completely or not at all."""
         resume_offset(self._sink.position, self._log)
-        patience = Patience(self._config.retry_time, self._stop)
+        timer = RetryTimer(self._config.retry_time, self._stop)
         try:
             while True:
                 before = self._sink.position.epoch
@@ -141,10 +141,10 @@ class _Run:
                 if error is None or self._left:
                     return not self._left
                 if self._sink.position.epoch > before:
-                    patience.renew()
-                if not (self._is_worth_retrying(error) and patience.wait_for_retry()):
+                    timer.reset()
+                if not (self._is_worth_retrying(error) and timer.wait_for_retry()):
                     raise error from None
-                _log.warning("log_retry", attempt=patience.attempts, reason=str(error))
+                _log.warning("log_retry", attempt=timer.attempts, reason=str(error))
                 self._runner.reset()
         finally:
             self._runner.close()
@@ -154,7 +154,7 @@ class _Run:
     def _run_query_once(self) -> TailraceError | None:
         """Run one query, and again with a new checkpoint if the old one is the reason for its failure."""
         try:
-            self._sink.begin(self._rows)
+            self._sink.resume(self._rows)
             if self._stop_condition.reached(self._sink.position):
                 return None
             self._warming = self._warming or warm_up(self._spark, self._config, self._log)
@@ -170,7 +170,7 @@ class _Run:
             return error
         except Exception as error:
             # Calls to the JVM fail slightly before its exit is visible to the system.
-            if jvm_end(JVM_PATIENCE) is None:
+            if jvm_end(JVM_TIMEOUT) is None:
                 raise
             failure = error
         if (ended := jvm_end()) is not None:
@@ -239,14 +239,14 @@ class _Run:
                 )
             if self._left:
                 # Repeatedly, because a connection or a job may start only now.
-                self._sink.give_up()
+                self._sink.abort()
                 self._spark.sparkContext.cancelAllJobs()
             time.sleep(_POLL)
 
     def _await_commit(self, query: Any) -> None:
         """Wait until Spark has committed the last micro-batch, so the next run continues from it."""
         done = self._checkpoint.path / "commits" / str(self._runner.finished)
-        deadline = time.monotonic() + _COMMIT_PATIENCE
+        deadline = time.monotonic() + _COMMIT_TIMEOUT
         while self._runner.finished >= 0 and query.isActive and not (done.exists() or self._left):
             if time.monotonic() > deadline:
                 break

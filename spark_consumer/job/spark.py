@@ -31,7 +31,7 @@ from spark_consumer.rules.config import ConsumerConfig
 # and a killed consumer should be back soon. The heap is small, so the simplest collector is the fastest.
 _JVM = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 #: seconds between the first call that the JVM does not answer and the moment when its end is known
-JVM_PATIENCE = 5.0
+JVM_TIMEOUT = 5.0
 _LOGGING = Path(__file__).with_name("log4j2.xml")
 _CONNECT_S = 600
 _DEFAULTS = {
@@ -101,7 +101,7 @@ class StartingSpark:
         except TailraceError:
             raise
         except Exception as error:
-            if (ended := jvm_end(JVM_PATIENCE)) is None:
+            if (ended := jvm_end(JVM_TIMEOUT)) is None:
                 raise
             raise lost(ended) from error
 
@@ -143,18 +143,18 @@ def _not_py4j(record: logging.LogRecord) -> bool:
     return "py4j" not in record.pathname
 
 
-def jvm_end(patience: float = 0.0) -> str | None:
-    """Return how Spark's JVM ended; None if it still runs after ``patience`` seconds."""
-    code = _exit_code(patience)
+def jvm_end(timeout: float = 0.0) -> str | None:
+    """Return how Spark's JVM ended; None if it still runs after ``timeout`` seconds."""
+    code = _exit_code(timeout)
     return None if code is None else _how(code)
 
 
-def _exit_code(patience: float = 0.0) -> int | None:
+def _exit_code(timeout: float = 0.0) -> int | None:
     process = getattr(SparkContext._gateway, "proc", None)
     if process is None:
         return None
     try:
-        return int(process.wait(patience))
+        return int(process.wait(timeout))
     except subprocess.TimeoutExpired:
         return None
 
@@ -194,7 +194,7 @@ def start_spark(config: ConsumerConfig) -> SparkSession:
     except Exception as error:
         # A JVM that answers is alive; the end of another one is known a moment after a call has failed.
         answered = isinstance(error, CapturedException | Py4JJavaError)
-        if (code := _exit_code(0.0 if answered else JVM_PATIENCE)) is not None:
+        if (code := _exit_code(0.0 if answered else JVM_TIMEOUT)) is not None:
             raise _ended_early(config, code, log, begin) from error
         raise _refused(config, cause_of(error), log) from error
     # It would print a stack trace when the JVM ends, which the session's user gets as an exception.

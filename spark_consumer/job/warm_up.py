@@ -30,7 +30,7 @@ def warm_up(spark: SparkSession, config: ConsumerConfig, log: LogReader) -> thre
                 config.epochs_topic,
                 f"tailrace-{config.prefix}-warm-up",
                 config.kafka_security,
-                patience=5.0,
+                timeout=5.0,
             )
             # The topic may end with a marker, and no range may.
             last = log.last_epoch()

@@ -25,7 +25,13 @@ from dataclasses import dataclass, field
 
 from schemas.structure import Column, WrittenColumn
 from schemas.tables import QualifiedName
-from spark_consumer.plan.conflicts import Causality, ConflictColumn, ConflictKey, Sort, TableCausality
+from spark_consumer.plan.conflicts import (
+    Causality,
+    ConflictColumn,
+    ConflictKey,
+    Normalization,
+    TableCausality,
+)
 from spark_consumer.plan.plan import Mode, SlicePlan, TablePlan
 from spark_consumer.rules.expressions import UnsupportedExpression
 from spark_consumer.rules.expressions.kinds import collation
@@ -159,7 +165,9 @@ class _Builder:
         number = self._spaces.setdefault(space, len(self._spaces))
         if number == len(self._parts):
             self._parts.append(parts)
-        elif [(p.sort, p.collation) for p in self._parts[number]] != [(p.sort, p.collation) for p in parts]:
+        elif [(p.normalization, p.collation) for p in self._parts[number]] != [
+            (p.normalization, p.collation) for p in parts
+        ]:
             # Identities of different kinds cannot be compared: merged tables whose columns have different types.
             self._whole |= {_lower(table.target_name), *self._named(space)}
             for other in self._named(space):
@@ -217,33 +225,35 @@ def _part(column: Column | None, target: TargetColumn | None, length: int | None
     """Return how values of a column are compared downstream; None if only the server can compare them."""
     if column is None or target is None or target.generated:
         return None
-    sort = _sort(column, target)
-    if sort is None or (length is not None and sort in (Sort.EXACT, Sort.UNSIGNED)):
+    normalization = _normalization(column, target)
+    if normalization is None or (
+        length is not None and normalization in (Normalization.EXACT, Normalization.UNSIGNED)
+    ):
         return None
-    return ConflictColumn(column.name, sort, length, target.type.charset, target.collation)
+    return ConflictColumn(column.name, normalization, length, target.type.charset, target.collation)
 
 
-def _sort(column: Column, target: TargetColumn) -> Sort | None:
+def _normalization(column: Column, target: TargetColumn) -> Normalization | None:
     ours, theirs = type_of(column), target.type
     if isinstance(column, WrittenColumn) and column.by_number:
-        return Sort.EXACT
+        return Normalization.EXACT
     if target.collation:
-        return _text_sort(target.collation) if column.charset not in ("", "binary") else None
+        return _text_normalization(target.collation) if column.charset not in ("", "binary") else None
     if column.charset not in ("", "binary"):
         return None
     if {ours.base, theirs.base} <= _INTEGERS:
-        return Sort.EXACT
+        return Normalization.EXACT
     if {ours.base, theirs.base} <= _BYTES:
-        return Sort.BYTES
+        return Normalization.BYTES
     if ours.base != theirs.base or (ours.sizes != theirs.sizes and ours.base != "year"):
         return None
     if ours.base == "binary":
-        return Sort.BYTES
-    return Sort.UNSIGNED if ours.base in _SIGNED else Sort.EXACT
+        return Normalization.BYTES
+    return Normalization.UNSIGNED if ours.base in _SIGNED else Normalization.EXACT
 
 
-def _text_sort(name: str) -> Sort:
+def _text_normalization(name: str) -> Normalization:
     try:
-        return Sort.FOLDED if collation(name).folds else Sort.TEXT
+        return Normalization.FOLDED if collation(name).folds else Normalization.TEXT
     except UnsupportedExpression:
-        return Sort.ASKED
+        return Normalization.ASKED

@@ -8,7 +8,7 @@ from enum import Enum
 from schemas.tables import QualifiedName
 
 
-class Sort(Enum):
+class Normalization(Enum):
     """How a literal is normalized for comparison."""
 
     #: unchanged
@@ -36,14 +36,14 @@ class ConflictColumn:
     """
 
     column: str
-    sort: Sort
+    normalization: Normalization
     length: int | None = None
     charset: str = ""
     collation: str = ""
 
     @property
     def is_text(self) -> bool:
-        return self.sort in (Sort.FOLDED, Sort.TEXT, Sort.ASKED)
+        return self.normalization in (Normalization.FOLDED, Normalization.TEXT, Normalization.ASKED)
 
 
 @dataclass(frozen=True)

@@ -15,19 +15,19 @@ from spark_consumer.apply.ddl.run import LoggedTables
 from spark_consumer.apply.open import open_applier
 from spark_consumer.apply.planner import Planner
 from spark_consumer.apply.prepared import (
-    BehindDdl,
-    OneByOne,
-    OneSlice,
+    AfterDdl,
+    EpochByEpoch,
     Prepared,
     PreparedParts,
     PreparedRows,
+    SingleSlice,
     apply_directives,
     assemble_slice,
 )
 from spark_consumer.apply.refused_event import first_refused, named
 from spark_consumer.apply.tables import audit, channel_tables, error_log, position_store
+from spark_consumer.apply.workers.build_parts import read_parts
 from spark_consumer.apply.workers.pool import WorkerPool
-from spark_consumer.apply.workers.share import read_parts
 from spark_consumer.epochs.log_reader import LogReader
 from spark_consumer.epochs.position import Position
 from spark_consumer.epochs.slices import LoggedEpoch, Slice
@@ -48,7 +48,7 @@ class ServerSink:
     """A server: slices are downstream transactions.
 
     Args:
-        rows: where rows are read from, for a caller without ``begin``, since no slice can be applied in part.
+        rows: where rows are read from, for a caller without ``resume``, since no slice can be applied in part.
     """
 
     def __init__(
@@ -58,31 +58,31 @@ class ServerSink:
         self._rows = rows
         self._planner = Planner(config)
         self._structures: Mapping[str, TableStructure] = {}
-        self._directed = {event.epoch for event in applier.directives if event.seq != DDL}
+        self._decided_epochs = {event.epoch for event in applier.directives if event.seq != DDL}
 
     @property
     def position(self) -> Position:
         return self._applier.position
 
-    def begin(self, rows: SliceRows) -> None:
+    def resume(self, rows: SliceRows) -> None:
         self._rows = rows
         finish_slice(self._config, self._applier, rows, self._log)
 
     def plan(self, slice_: Slice, structures: Mapping[str, TableStructure]) -> Callable[[], Prepared]:
         self._structures = structures
-        if len(slice_.epochs) > 1 and any(self._is_directed(one) for one in slice_.epochs):
-            return lambda: OneByOne(slice_)
+        if len(slice_.epochs) > 1 and any(self._has_decision(one) for one in slice_.epochs):
+            return lambda: EpochByEpoch(slice_)
         if slice_.ddl is not None and slice_.rows:
-            return lambda: BehindDdl(slice_, partial(self._read_behind_ddl, slice_))
+            return lambda: AfterDdl(slice_, partial(self._read_after_ddl, slice_))
         # The plan reads the downstream on the applier's connection, so it is made in the applier's thread.
         return partial(self._read, slice_, self._plan(slice_))
 
-    def _is_directed(self, epoch: LoggedEpoch) -> bool:
+    def _has_decision(self, epoch: LoggedEpoch) -> bool:
         """Whether an operator has decided about a row of the epoch: then it is a transaction by itself."""
-        return epoch.record.epoch in self._directed
+        return epoch.record.epoch in self._decided_epochs
 
     def _plan(self, slice_: Slice, *, row_by_row: bool = False) -> SlicePlan:
-        row_by_row |= self._is_directed(slice_.epochs[0])
+        row_by_row |= self._has_decision(slice_.epochs[0])
         return self._applier.connection.with_retries(
             lambda: self._planner.plan(
                 slice_, self._structures, self._applier.downstream, row_by_row=row_by_row
@@ -104,24 +104,24 @@ class ServerSink:
         assert isinstance(made, PreparedRows)
         return made
 
-    def _read_behind_ddl(self, slice_: Slice) -> PreparedRows:
+    def _read_after_ddl(self, slice_: Slice) -> PreparedRows:
         self._planner.forget()
         return self._in_one(slice_)
 
-    def _replan(self, slice_: Slice) -> OneSlice:
+    def _replan(self, slice_: Slice) -> SingleSlice:
         self._planner.forget()
         made = self.plan(slice_, self._structures)()
-        assert not isinstance(made, OneByOne)
+        assert not isinstance(made, EpochByEpoch)
         return made
 
     def apply(self, prepared: Prepared) -> Applied:
         slice_ = prepared.slice_
-        if isinstance(prepared, OneByOne):
+        if isinstance(prepared, EpochByEpoch):
             return self._one_by_one(slice_)
         try:
             applied = self._applier.apply_planned(prepared, partial(self._replan, slice_))
         except DownstreamError as error:
-            return self._narrowed(error, prepared)
+            return self._apply_after_refusal(error, prepared)
         if slice_.ddl is not None:
             self._planner.forget()
         return applied
@@ -133,7 +133,7 @@ class ServerSink:
             applied += self.apply(self.plan(Slice((logged,)), self._structures)())
         return applied
 
-    def _narrowed(self, error: DownstreamError, prepared: OneSlice) -> Applied:
+    def _apply_after_refusal(self, error: DownstreamError, prepared: SingleSlice) -> Applied:
         """After a refusal: apply the epochs one by one and identify the refused row or DDL.
 
         Raises:
@@ -163,10 +163,10 @@ class ServerSink:
     def move_to(self, position: Position) -> None:
         self._applier.move_to(position)
 
-    def give_up(self) -> None:
-        self._applier.connection.give_up()
+    def abort(self) -> None:
+        self._applier.connection.abort()
 
-    def end(self, error: TailraceError | None = None) -> None:
+    def record_end(self, error: TailraceError | None = None) -> None:
         if error is None:
             self._applier.finish()
             return

@@ -27,7 +27,7 @@ class Sink(Protocol[P]):
     def position(self) -> Position:
         """Where the channel stands, as of the last commit."""
 
-    def begin(self, rows: SliceRows) -> None:
+    def resume(self, rows: SliceRows) -> None:
         """Set where rows are read from, and finish a partly applied slice of an earlier run."""
 
     def plan(self, slice_: Slice, structures: Mapping[str, TableStructure]) -> Callable[[], P]:
@@ -50,10 +50,10 @@ class Sink(Protocol[P]):
     def move_to(self, position: Position) -> None:
         """Move the position where that changes no row."""
 
-    def give_up(self) -> None:
+    def abort(self) -> None:
         """Abort the current slice, from another thread; it is applied completely or not at all."""
 
-    def end(self, error: TailraceError | None = None) -> None:
+    def record_end(self, error: TailraceError | None = None) -> None:
         """Record that the run ended, normally or with this error."""
 
     def close(self) -> None:

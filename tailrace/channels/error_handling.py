@@ -13,7 +13,7 @@ from schemas.access.server_url import ServerUrl
 from schemas.errors import DDL, NOWHERE, DownstreamError, Where
 from spark_consumer.apply import ledger as ledgers
 from spark_consumer.apply.ddl.intent import Intent, intent_of, upstream_position
-from spark_consumer.apply.ddl.settle import progress_of_interrupted
+from spark_consumer.apply.ddl.outcome import progress_of_interrupted
 from spark_consumer.apply.ledger import Ledger
 from spark_consumer.apply.tables import channel_tables, error_log, position_store
 from spark_consumer.apply.tables.error_log import ChannelError

@@ -120,22 +120,22 @@ def _wait_for_log(settings: ConsumerConfig, stop: threading.Event, check: Callab
     import structlog
 
     from schemas.errors import LogError
-    from spark_consumer.apply.patience import Patience
+    from spark_consumer.apply.retry import RetryTimer
     from tailrace.status.position import log_exists
 
     logged = False
-    patience = Patience(settings.retry_time, stop)
+    timer = RetryTimer(settings.retry_time, stop)
     while not stop.is_set():
         check()
         try:
             if log_exists(settings):
                 return True
         except LogError as error:
-            if not patience.wait_for_retry():
+            if not timer.wait_for_retry():
                 if stop.is_set():
                     break
                 raise
-            structlog.get_logger().warning("start_retry", attempt=patience.attempts, reason=str(error))
+            structlog.get_logger().warning("start_retry", attempt=timer.attempts, reason=str(error))
             continue
         if not logged:
             structlog.get_logger().info("waiting_for_producer", topic=settings.epochs_topic)

@@ -110,7 +110,7 @@ def recover(
             _run(publisher, end, stop)
         reached = publisher.reached or begin
         _settle(sink, reached, root)
-        sink.end()
+        sink.record_end()
         counts = publisher.progress
         return Recovery(begin, reached, sink.position.executed_gtids, counts.rows, counts.transactions)
 

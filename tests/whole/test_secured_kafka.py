@@ -240,7 +240,7 @@ def test_a_password_that_has_become_wrong_stops_whoever_runs(secured: SecuredKaf
     login = KafkaSecurity("sasl_ssl", "PLAIN", USER, "changed", secured.ca)
     config = ConsumerConfig(secured.secured, "secured", ServerUrl("nowhere"), kafka_security=login)
     # As on the executors, in the driver, and in the producer.
-    begun = TopicReader(secured.secured, "secured.rows", "g", login, patience=60.0)
+    begun = TopicReader(secured.secured, "secured.rows", "g", login, timeout=60.0)
     work = task(((OffsetRange(0, 0, 1), ALL_KEYS),), partial(read_range, begun, with_offsets=False), nothing)
     [result] = decoded(pa.Table.from_batches(work(iter([pa.record_batch({"n": pa.array([0])})])), SCHEMA))
     assert isinstance(result, TaskFailure)

@@ -25,7 +25,7 @@ from spark_consumer.apply.ddl.snapshot import (
     ObjectState,
     Snapshot,
 )
-from spark_consumer.ddl.edit import Uneditable, as_alter_database, as_replacing, with_if_exists
+from spark_consumer.ddl.edit import NotEditable, as_alter_database, as_replacing, with_if_exists
 
 _TYPES = {
     "TABLE": frozenset({"BASE TABLE", "SYSTEM VERSIONED"}),
@@ -35,11 +35,11 @@ _TYPES = {
 }
 
 
-class Undecided(Exception):
+class UnknownOutcome(Exception):
     """The state does not show whether the DDL ran. The message is the reason."""
 
 
-class Broken(Undecided):
+class InconsistentObjects(UnknownOutcome):
     """The state matches neither outcome: the server lost a table or cannot open it."""
 
 
@@ -54,7 +54,7 @@ def remaining_statement(
         mariadb: whether the downstream is a MariaDB server.
 
     Raises:
-        Undecided: it cannot be determined.
+        UnknownOutcome: it cannot be determined.
     """
     verb, _, what = ddl.kind.partition(" ")
     if family(ddl.kind) == ACCOUNTS:
@@ -110,7 +110,7 @@ def _any(snapshot: Snapshot) -> bool:
 def _accounts(ddl: SchemaChanged, before: Snapshot, now: Snapshot) -> SchemaChanged | None:
     was, found = before.objects.get(ACCOUNTS, ABSENT), now.objects.get(ACCOUNTS, ABSENT)
     if UNKNOWN in (was.definition, found.definition):
-        raise Undecided("the account may not read the tables of mysql that hold the grants")
+        raise UnknownOutcome("the account may not read the tables of mysql that hold the grants")
     return ddl if was.definition == found.definition else None
 
 
@@ -141,8 +141,8 @@ def _created(ddl: SchemaChanged, before: Snapshot, now: Snapshot, mariadb: bool)
         # The server creates the folder first, then the file with the character set.
         try:
             text = as_alter_database(ddl.statement, ddl.source_flavor, sql_mode=ddl.mode)
-        except Uneditable as error:
-            raise Undecided(
+        except NotEditable as error:
+            raise UnknownOutcome(
                 f"the database exists, possibly without its character set, and {error}"
             ) from error
         return replace(ddl, statement=text, kind="ALTER DATABASE")
@@ -170,11 +170,13 @@ def _renamed(ddl: SchemaChanged, before: Snapshot, now: Snapshot, mariadb: bool)
         # MariaDB renames a partitioned table one partition after the other.
         for name, shown in now.objects.items():
             if shown.definition == BROKEN:
-                raise Broken(f"the server cannot open {name}")
-        raise Broken("the tables match neither the state before nor the state after it")
+                raise InconsistentObjects(f"the server cannot open {name}")
+        raise InconsistentObjects("the tables match neither the state before nor the state after it")
     sure = not any(identity[:1] == (UNKNOWN,) for identity in found.values())
     if not sure and any(places[count] != places[done[-1]] for count in done):
-        raise Undecided("the tables are identical in definition, and InnoDB's table ids are not readable")
+        raise UnknownOutcome(
+            "the tables are identical in definition, and InnoDB's table ids are not readable"
+        )
     # If several match, the renamed tables are identical, or nothing was renamed.
     rest = ddl.tables[done[-1] :]
     if not rest:
@@ -218,11 +220,11 @@ def _altered(ddl: SchemaChanged, before: Snapshot, now: Snapshot, mariadb: bool)
     if table.renamed_to is not None and names[0] != names[1]:
         other = now.get(table.renamed_to_db or table.db, table.renamed_to)
         if BROKEN in (found.definition, other.definition) and was.definition != BROKEN:
-            raise Broken("the server cannot open the table")
+            raise InconsistentObjects("the server cannot open the table")
         if bool(found.kind) == bool(was.kind) and not other.kind:
             return ddl
         if found.kind or not other.kind:
-            raise Broken("both the old and the new table name exist, or neither")
+            raise InconsistentObjects("both the old and the new table name exist, or neither")
         return None
     if not was.kind:
         return ddl
@@ -235,15 +237,15 @@ def _altered(ddl: SchemaChanged, before: Snapshot, now: Snapshot, mariadb: bool)
 
 def _differs(was: ObjectState, found: ObjectState, before: Snapshot, now: Snapshot) -> bool:
     if was.kind and not found.kind:
-        raise Broken("the table is missing")
+        raise InconsistentObjects("the table is missing")
     if BROKEN in (was.definition, found.definition):
-        raise Broken("the server cannot open the table")
+        raise InconsistentObjects("the server cannot open the table")
     if before.server != now.server:
         if was.ids and found.ids and not set(was.ids) & set(found.ids):
             return True
-        raise Undecided("definitions cannot be compared: the server's version or settings have changed")
+        raise UnknownOutcome("definitions cannot be compared: the server's version or settings have changed")
     if UNKNOWN in (was.definition, found.definition):
-        raise Undecided("the account may not see the table's definition")
+        raise UnknownOutcome("the account may not see the table's definition")
     return was.definition != found.definition
 
 
@@ -259,7 +261,7 @@ def _moved(
     elif not mariadb or was.engine != "innodb":
         return None
     # MariaDB's time is that of a file, which crash recovery also changes when it rolls the ALTER back.
-    raise Undecided("the table's definition is the same before and after it")
+    raise UnknownOutcome("the table's definition is the same before and after it")
 
 
 def _other_ids(was: ObjectState, found: ObjectState) -> bool:
@@ -272,19 +274,19 @@ def _partition_moved(ddl: SchemaChanged, before: Snapshot, now: Snapshot) -> Sch
     changed = _differs(*one, before, now)
     if bool(other[0].kind) != bool(other[1].kind):
         if not changed:
-            raise Broken("a table was added or removed, but the partitions are the same")
+            raise InconsistentObjects("a table was added or removed, but the partitions are the same")
         return None
     if changed:
-        raise Broken("the partitions changed, but no table was added or removed")
+        raise InconsistentObjects("the partitions changed, but no table was added or removed")
     if not other[0].kind:
         return ddl
     if not (one[0].ids and one[1].ids and other[0].ids and other[1].ids):
-        raise Undecided("the ids of InnoDB's tables are not known")
+        raise UnknownOutcome("the ids of InnoDB's tables are not known")
     if one[0].ids == one[1].ids and other[0].ids == other[1].ids:
         return ddl
     if _numbers(other[1]) <= _numbers(one[0]) and _numbers(other[0]) <= _numbers(one[1]):
         return None
-    raise Broken("table and partition match neither the state before nor after the exchange")
+    raise InconsistentObjects("table and partition match neither the state before nor after the exchange")
 
 
 def _numbers(shown: ObjectState) -> set[int]:

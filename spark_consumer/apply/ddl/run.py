@@ -31,7 +31,7 @@ from spark_consumer.apply.ddl.intent import (
     intent_of,
     upstream_position_of,
 )
-from spark_consumer.apply.ddl.settle import (
+from spark_consumer.apply.ddl.outcome import (
     DdlProgress,
     await_predecessor,
     progress_of_interrupted,
@@ -306,7 +306,7 @@ class _Attempt:
     def run(self) -> None:
         """Run it. Raises DownstreamError, pymysql.MySQLError, OSError."""
         ddl_session.apply_settings(self._own, self._ddl)
-        self._ledger.begin(self._own, self._number)
+        self._ledger.set_number(self._own, self._number)
         reached("ddl.before")
         self.outcome = StatementOutcome.UNKNOWN
         try:

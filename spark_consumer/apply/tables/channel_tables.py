@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from spark_consumer.apply.tables import audit, error_log, marks, position_store, worker_info
+from spark_consumer.apply.tables import audit, error_log, nontransactional_info, position_store, worker_info
 from spark_consumer.rules.channel import ChannelKey
 from spark_consumer.target.session import Session
 
 _TABLES = {
     "worker_info": worker_info.TABLE,
-    "nontransactional_info": marks.TABLE,
+    "nontransactional_info": nontransactional_info.TABLE,
     "relay_log_info": position_store.TABLE,
     **audit.TABLES,
     **error_log.TABLES,

@@ -17,7 +17,7 @@ import pymysql
 
 from schemas.errors import DownstreamError, Where
 from schemas.wire.epoch import EpochCommitted
-from spark_consumer.apply.tables import marks, worker_info
+from spark_consumer.apply.tables import nontransactional_info, worker_info
 from spark_consumer.epochs.position import ChannelStart, Position
 from spark_consumer.rules.channel import ChannelKey
 from spark_consumer.target.session import Query, Session, rows_if_there
@@ -212,7 +212,7 @@ def create(
     )
     if made:
         # They may be left from a channel whose row was deleted by hand.
-        marks.forget(session, channel)
+        nontransactional_info.delete(session, channel)
 
 
 def take_over(session: Session, channel: ChannelKey) -> Position:

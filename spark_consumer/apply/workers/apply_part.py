@@ -35,8 +35,8 @@ import pymysql
 from schemas.crashpoints import reached
 from schemas.errors import DownstreamError, TailraceError
 from spark_consumer.apply.ledger import transaction
-from spark_consumer.apply.patience import Patience
 from spark_consumer.apply.prepared import WorkerPart
+from spark_consumer.apply.retry import RetryTimer
 from spark_consumer.apply.tables import position_store
 from spark_consumer.apply.tables.worker_info import partly_applied
 from spark_consumer.apply.workers.pool import PartContext, PartResult
@@ -69,7 +69,7 @@ def _run(order: PartContext, part: WorkerPart) -> PartResult:
 
 
 def _with_retries(order: PartContext, part: WorkerPart) -> None:
-    patience = Patience(order.retry_time, threading.Event())
+    timer = RetryTimer(order.retry_time, threading.Event())
     while True:
         try:
             _apply(_session(order, part), order, part)
@@ -86,7 +86,7 @@ def _with_retries(order: PartContext, part: WorkerPart) -> None:
                     return
                 raise
             reason = error.__cause__ or error
-        if not patience.wait_for_retry():
+        if not timer.wait_for_retry():
             raise retry_time_exceeded(reason) from reason
 
 

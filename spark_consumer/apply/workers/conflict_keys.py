@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from schemas.sql.literals import compile_literals
 from schemas.structure import TableStructure
 from schemas.varint import encode_bytes, read_bytes
-from spark_consumer.plan.conflicts import ConflictColumn, ConflictKey, Sort, TableCausality
+from spark_consumer.plan.conflicts import ConflictColumn, ConflictKey, Normalization, TableCausality
 
 REFERS, ASKS = 1, 2
 #: the space of groups of whole tables, and of the two halves of a key-changing UPDATE
@@ -62,7 +62,7 @@ def _maker(key: ConflictKey) -> Callable[[Sequence[bytes]], bytes]:
     if any(part.is_text for part in key.parts):
         asking = conflict_key(key.space, flags | ASKS, b"")
         return lambda literals: _with_text(key.parts, literals, head, asking)
-    if all(part.sort is Sort.EXACT for part in key.parts):
+    if all(part.normalization is Normalization.EXACT for part in key.parts):
         return lambda literals: head + b",".join(literals)
     return lambda literals: head + b"".join(map(encode_bytes, map(_plain, key.parts, literals)))
 
@@ -78,17 +78,17 @@ def _with_text(
 def _identity(part: ConflictColumn, literal: bytes) -> bytes:
     if not part.is_text:
         return KNOWN + _plain(part, literal)
-    if part.sort is Sort.ASKED or literal[:1] == b"_" or not _PRINTABLE.fullmatch(literal):
+    if part.normalization is Normalization.ASKED or literal[:1] == b"_" or not _PRINTABLE.fullmatch(literal):
         return LITERAL + literal
     text = unquoted(literal)[: part.length]
     # Most collations ignore spaces at the end, and dropping them never does harm.
-    return KNOWN + (text.upper() if part.sort is Sort.FOLDED else text).rstrip(b" ")
+    return KNOWN + (text.upper() if part.normalization is Normalization.FOLDED else text).rstrip(b" ")
 
 
 def _plain(part: ConflictColumn, literal: bytes) -> bytes:
-    if part.sort is Sort.UNSIGNED:
+    if part.normalization is Normalization.UNSIGNED:
         return literal.lstrip(b"-")
-    if part.sort is Sort.BYTES:
+    if part.normalization is Normalization.BYTES:
         # X'…' has two digits for each byte; zeros at the end of BINARY are ignored
         return literal[2:-1] if part.length is None else literal[2 : 2 + 2 * part.length].rstrip(b"'")
     return literal

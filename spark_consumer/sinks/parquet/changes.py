@@ -33,11 +33,11 @@ _SIMPLE = {
     "string": pa.string(),
     "bytes": pa.binary(),
 }
-Image = dict[str, Any]
+RowImage = dict[str, Any]
 
 
 @dataclass(frozen=True)
-class Form:
+class FileColumns:
     """The columns of a structure's rows in a file.
 
     Attributes:
@@ -58,7 +58,7 @@ class Form:
 
 
 @lru_cache(maxsize=512)
-def form_of(structure: TableStructure) -> Form:
+def file_columns(structure: TableStructure) -> FileColumns:
     """Return the columns of a structure's rows in a file."""
     # The same as in the rows' Avro schema: an image without columns never occurs.
     before = structure.before_image or structure.after_image
@@ -82,7 +82,7 @@ def form_of(structure: TableStructure) -> Form:
         metadata={"tailrace.structure": structure.to_json()},
     )
     codecs = {column.name: codec_of(column) for column in structure.columns}
-    return Form(
+    return FileColumns(
         schema,
         fastavro.parse_schema(json.loads(row_schema(structure).text)),
         tuple(column.name for column in before),
@@ -110,7 +110,7 @@ def changes(plan: SlicePlan, rows: RangeRows) -> Iterator[Result]:
         keys, values = within(plan, plan.window, keys, values)
     yield tally(values)
     tables = {table.header: number for number, table in enumerate(plan.tables)}
-    taken: dict[int, list[Image]] = {}
+    taken: dict[int, list[RowImage]] = {}
     sizes: dict[int, int] = {}
     for key, narrow in zip(keys, values, strict=True):
         value = widened(narrow)
@@ -121,24 +121,24 @@ def changes(plan: SlicePlan, rows: RangeRows) -> Iterator[Result]:
         if table.mode is Mode.SKIP:
             continue
         compile_check(table.structure)(key, value)
-        row = decoded(form_of(table.structure), value)
+        row = decode_row(file_columns(table.structure), value)
         if event_of(value[OP_AT], KEY_CHANGE if row["key_change"] else 0) in table.dropped:
             continue
         taken.setdefault(number, []).append(row)
         sizes[number] = sizes.get(number, 0) + len(value)
         if len(taken[number]) >= _ROWS or sizes[number] >= _BYTES:
-            yield _packed(plan, number, taken.pop(number))
+            yield _arrow_rows(plan, number, taken.pop(number))
             del sizes[number]
     for number, left in taken.items():
-        yield _packed(plan, number, left)
+        yield _arrow_rows(plan, number, left)
 
 
-def decoded(form: Form, value: bytes) -> Image:
+def decode_row(columns: FileColumns, value: bytes) -> RowImage:
     """Decode a row into the columns of its file."""
-    envelope = read_record(form.avro, value[HEADER_SIZE:])
+    envelope = read_record(columns.avro, value[HEADER_SIZE:])
     source = envelope["source"]
-    before, before_extra = _image(form, form.before, envelope["before"])
-    after, after_extra = _image(form, form.after, envelope["after"])
+    before, before_extra = _image(columns, columns.before, envelope["before"])
+    after, after_extra = _image(columns, columns.after, envelope["after"])
     return {
         "op": envelope["op"],
         "epoch": source["epoch"],
@@ -156,26 +156,26 @@ def decoded(form: Form, value: bytes) -> Image:
 
 
 def _image(
-    form: Form, names: tuple[str, ...], image: Image | None
-) -> tuple[Image | None, list[tuple[str, bytes]] | None]:
+    columns: FileColumns, names: tuple[str, ...], image: RowImage | None
+) -> tuple[RowImage | None, list[tuple[str, bytes]] | None]:
     """The columns by their real names, and what has no place in them."""
     if image is None:
         return None, None
     named = dict(zip(names, image.values(), strict=True))
     extra: list[tuple[str, bytes]] = []
-    for name in form.texts & named.keys():
+    for name in columns.texts & named.keys():
         if isinstance(raw := named[name], bytes):
             named[name] = None
             extra.append((name, raw))
-    for name in form.documents & named.keys():
+    for name in columns.documents & named.keys():
         if isinstance(typed := named[name], dict):
             named[name] = typed.pop("text")
             extra.append((name, json.dumps(typed, sort_keys=True).encode()))
     return named, sorted(extra) or None
 
 
-def _packed(plan: SlicePlan, number: int, rows: list[Image]) -> ArrowRows:
-    schema = form_of(plan.tables[number].structure).schema
+def _arrow_rows(plan: SlicePlan, number: int, rows: list[RowImage]) -> ArrowRows:
+    schema = file_columns(plan.tables[number].structure).schema
     out = pa.BufferOutputStream()
     with pa.ipc.new_stream(out, schema) as stream:
         stream.write_batch(pa.RecordBatch.from_pylist(rows, schema=schema))

@@ -29,7 +29,7 @@ from spark_consumer.rows.slice_rows import SliceRows, verify
 from spark_consumer.rules.config import ConsumerConfig
 from spark_consumer.rules.event_filter import DML
 from spark_consumer.rules.route import Router
-from spark_consumer.sinks.parquet.changes import changes, form_of
+from spark_consumer.sinks.parquet.changes import changes, file_columns
 from spark_consumer.sinks.parquet.folder import (
     METADATA_DIR,
     Folder,
@@ -92,7 +92,7 @@ class ParquetSink:
             raise
         return sink
 
-    def begin(self, rows: SliceRows) -> None:
+    def resume(self, rows: SliceRows) -> None:
         self._rows = rows
 
     def plan(self, slice_: Slice, structures: Mapping[str, TableStructure]) -> Callable[[], PreparedFiles]:
@@ -177,10 +177,10 @@ class ParquetSink:
     def move_to(self, position: Position) -> None:
         self._keep(position, consistent=False)
 
-    def give_up(self) -> None:
+    def abort(self) -> None:
         """Do nothing: this sink never waits for a server."""
 
-    def end(self, error: TailraceError | None = None) -> None:
+    def record_end(self, error: TailraceError | None = None) -> None:
         if error is None:
             self._keep(self.position, consistent=True)
 
@@ -246,7 +246,7 @@ def streams_of(plan: SlicePlan, results: Iterable[Result]) -> dict[TablePlan, li
 
 def _in_order(table: TablePlan, streams: Sequence[bytes]) -> pa.Table:
     """Return a table's rows of a batch in the upstream's order."""
-    schema = form_of(table.structure).schema
+    schema = file_columns(table.structure).schema
     batches = [batch for stream in streams for batch in pa.ipc.open_stream(stream)]
     return pa.Table.from_batches(batches, schema).sort_by([("epoch", "ascending"), ("seq", "ascending")])
 

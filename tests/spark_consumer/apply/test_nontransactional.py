@@ -12,7 +12,7 @@ from schemas.structure import TableStructure
 from spark_consumer.apply.nontransactional import _due, is_ahead
 from spark_consumer.apply.prepared import PreparedRows, TableSteps, apply_directives, steps_of
 from spark_consumer.apply.tables.error_log import Directive
-from spark_consumer.apply.tables.marks import RowPosition, TableMark
+from spark_consumer.apply.tables.nontransactional_info import RowPosition, TableMark
 from spark_consumer.epochs.position import Position
 from spark_consumer.epochs.slices import LoggedEpoch, Slice
 from spark_consumer.plan.plan import Mode, TablePlan

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from schemas.ddl.lexer import Flavor
-from spark_consumer.ddl.fill import nondeterministic_values
+from spark_consumer.ddl.alter_values import nondeterministic_values
 
 
 @pytest.mark.parametrize(

@@ -13,8 +13,8 @@ from schemas.ddl.lexer import Flavor
 from schemas.quote import quoted
 from schemas.wire.epoch import SchemaChanged, TableChanged
 from spark_consumer.apply.ddl.interrupted import (
-    Broken,
-    Undecided,
+    InconsistentObjects,
+    UnknownOutcome,
     changed_too_recently,
     lacks_expected_result,
     needs_identities,
@@ -167,35 +167,37 @@ NOBODY = table("x")
     ("statement", "before", "now", "error"),
     [
         # without PROCESS nobody sees InnoDB's ids
-        (SWAP, {"a": NOBODY, "b": NOBODY, "z": ABSENT}, {"a": NOBODY, "b": NOBODY, "z": ABSENT}, Undecided),
+        (SWAP, {"a": NOBODY, "b": NOBODY, "z": ABSENT}, {"a": NOBODY, "b": NOBODY, "z": ABSENT}, UnknownOutcome),
         ("ALTER TABLE p EXCHANGE PARTITION p0 WITH TABLE a", {"p": table("p"), "a": NOBODY},
-         {"p": table("p"), "a": NOBODY}, Undecided),
+         {"p": table("p"), "a": NOBODY}, UnknownOutcome),
         # rows that look the same, and a file that recovery may have touched
         *[(f"ALTER TABLE a {moved}", {"a": replace(A, content="1")}, {"a": replace(A, content="1", created=LATER)},
-           Undecided) for moved in MOVED],
+           UnknownOutcome) for moved in MOVED],
         # altered in the second in which it was looked at
         ("ALTER TABLE a CHANGE v w INT, CHANGE w v INT AFTER id", {"a": replace(A, created="2026-01-01 00:00:09")},
-         {"a": replace(A, created="2026-01-01 00:00:09")}, Undecided),
+         {"a": replace(A, created="2026-01-01 00:00:09")}, UnknownOutcome),
         ("GRANT SELECT ON *.* TO u", {ACCOUNTS: ObjectState(ACCOUNTS, UNKNOWN)},
-         {ACCOUNTS: ObjectState(ACCOUNTS, UNKNOWN)}, Undecided),
+         {ACCOUNTS: ObjectState(ACCOUNTS, UNKNOWN)}, UnknownOutcome),
         # MariaDB renames, converts and exchanges one partition after the other
         ("RENAME TABLE p TO q", {"p": table("p", 8, 9), "q": ABSENT},
-         {"p": replace(table(BROKEN, 9), ids=(("#p#p1", 9),)), "q": ABSENT}, Broken),
+         {"p": replace(table(BROKEN, 9), ids=(("#p#p1", 9),)), "q": ABSENT}, InconsistentObjects),
         ("ALTER TABLE p CONVERT PARTITION p0 TO TABLE a", {"p": table("p", 8, 9), "a": ABSENT},
-         {"p": ABSENT, "a": ABSENT}, Broken),
+         {"p": ABSENT, "a": ABSENT}, InconsistentObjects),
         ("ALTER TABLE p CONVERT TABLE a TO PARTITION p0 VALUES LESS THAN (5)", {"p": table("p", 9), "a": A},
-         {"p": ABSENT, "a": ABSENT}, Broken),
+         {"p": ABSENT, "a": ABSENT}, InconsistentObjects),
         ("ALTER TABLE p EXCHANGE PARTITION p0 WITH TABLE a", {"p": table("p", 8, 9), "a": A},
-         {"p": table("p", 8, 9), "a": table("x", 8)}, Broken),
-        ("ALTER TABLE a PARTITION BY HASH (id) PARTITIONS 3", {"a": A}, {"a": table(BROKEN, 1)}, Broken),
-        ("ALTER TABLE a ADD v INT", {"a": A}, {"a": ABSENT}, Broken),
-        ("ALTER TABLE a RENAME TO b", {"a": A, "b": ABSENT}, {"a": A, "b": A}, Broken),
-        ("ALTER TABLE a RENAME TO b", {"a": A, "b": ABSENT}, {"a": table(BROKEN, 1), "b": ABSENT}, Broken),
-        ("ALTER TABLE a RENAME TO b", {"a": A, "b": ABSENT}, {"a": ABSENT, "b": table(BROKEN, 1)}, Broken),
+         {"p": table("p", 8, 9), "a": table("x", 8)}, InconsistentObjects),
+        ("ALTER TABLE a PARTITION BY HASH (id) PARTITIONS 3", {"a": A}, {"a": table(BROKEN, 1)}, InconsistentObjects),
+        ("ALTER TABLE a ADD v INT", {"a": A}, {"a": ABSENT}, InconsistentObjects),
+        ("ALTER TABLE a RENAME TO b", {"a": A, "b": ABSENT}, {"a": A, "b": A}, InconsistentObjects),
+        ("ALTER TABLE a RENAME TO b", {"a": A, "b": ABSENT}, {"a": table(BROKEN, 1), "b": ABSENT}, InconsistentObjects),
+        ("ALTER TABLE a RENAME TO b", {"a": A, "b": ABSENT}, {"a": ABSENT, "b": table(BROKEN, 1)}, InconsistentObjects),
     ],
 )  # fmt: skip
-def test_what_nobody_can_know(statement: str, before: Objects, now: Objects, error: type[Undecided]) -> None:
-    with pytest.raises(Undecided) as raised:
+def test_what_nobody_can_know(
+    statement: str, before: Objects, now: Objects, error: type[UnknownOutcome]
+) -> None:
+    with pytest.raises(UnknownOutcome) as raised:
         left(statement, before, now)
     assert raised.type is error
 
@@ -228,7 +230,7 @@ def test_mysql_tells_tables_apart_by_the_time_of_their_creation() -> None:
 def test_definitions_of_another_version_are_not_compared() -> None:
     alter = ddl("ALTER TABLE a ADD v INT")
     before, now = snapshot({"a": A}), snapshot({"a": table("shown otherwise", 1)}, "t")
-    with pytest.raises(Undecided, match="version or settings"):
+    with pytest.raises(UnknownOutcome, match="version or settings"):
         remaining_statement(alter, before, now, mariadb=True)
     assert remaining_statement(alter, before, snapshot({"a": table("y", 7)}, "t"), mariadb=True) is None
 

@@ -22,7 +22,7 @@ import pytest
 from compose.databases import Database
 from schemas.access.server_url import ServerUrl
 from schemas.wire.epoch import SchemaChanged
-from spark_consumer.apply.ddl.settle import snapshot_now
+from spark_consumer.apply.ddl.outcome import snapshot_now
 from spark_consumer.rules.ddl_options import DdlOptions
 from spark_consumer.target.session import closing, connect
 from tests.support.applying.apply_steps import apply_steps, open_applier

@@ -55,7 +55,7 @@ from spark_consumer.plan.statements import Limits
 from spark_consumer.rows.render import render
 from spark_consumer.rows.slice_rows import RangeRows
 from spark_consumer.rules.expressions.filter import ExpressionRule, compile_filter
-from spark_consumer.sinks.parquet.changes import changes, form_of
+from spark_consumer.sinks.parquet.changes import changes, file_columns
 from spark_consumer.target.row_locator import compile_finder
 from tailrace.reader.rows import RowReader
 from tests.support.epochs.fake_topic import Change, delete, insert, integer, row_key, row_value, text, update
@@ -557,7 +557,7 @@ def test_no_name_becomes_code(hostile: str) -> None:
     header = row_schema(structure).header
     plan = SlicePlan((TablePlan(header, structure, Mode.ORDERED, ("d", "t")),), Limits(2_000))
     assert len(list(changes(plan, RangeRows([key], [value])))) == 2
-    assert form_of(structure).before == tuple(names)
+    assert file_columns(structure).before == tuple(names)
     for kind in ("write", "update", "delete"):
         assert RowDecoder(structure).decode(kind, Images.full(structure)) is not None
     rule = ExpressionRule(hostile, hostile, insert_value_expr=f"{quoted.decode()} = 1")

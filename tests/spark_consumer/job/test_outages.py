@@ -187,7 +187,7 @@ def test_a_ddl_that_was_left_running_is_waited_for(downstream: Database, name: s
         cursor.execute(f"SELECT * FROM {name}.t")
         thread = apply(lambda: first)
         wait_until(altering, "the first one alters")
-        first.connection.give_up()
+        first.connection.abort()
         thread.join(60)
         # MySQL makes it wait for the GTID that the DDL holds, MariaDB for our lock.
         second = apply(lambda: open_applier(downstream.url("tailrace"), name))

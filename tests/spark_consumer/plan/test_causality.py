@@ -14,12 +14,12 @@ from schemas.structure import Column, TableStructure
 from schemas.wire.avro_schema import row_schema
 from schemas.wire.rows import widened
 from spark_consumer.apply.workers.bitmap import missing_rows, packed, unpacked
+from spark_consumer.apply.workers.build_parts import assign_to_workers
 from spark_consumer.apply.workers.conflict_keys import ASKS, conflict_key, conflict_keys_of
 from spark_consumer.apply.workers.read_conflicts import unapplied_rows, with_conflict_keys
-from spark_consumer.apply.workers.share import assign_to_workers
 from spark_consumer.apply.workers.weights import replace_by_weights
 from spark_consumer.plan.causality import causality_of
-from spark_consumer.plan.conflicts import Causality, Sort
+from spark_consumer.plan.conflicts import Causality, Normalization
 from spark_consumer.plan.plan import Mode, SlicePlan, TablePlan
 from spark_consumer.plan.statements import Limits
 from spark_consumer.rows.results import OrderedChange, RowTally, RowToShare
@@ -281,10 +281,10 @@ def test_signs_prefixes_and_widths_make_no_difference_that_the_server_does_not_m
     structure = TableStructure("d", "t", columns, ("id",))
     blob = {"b": column("b", "blob")}
     made = causality((planned(structure), target_of(structure, key("f"), key(("b", 2)), columns=blob)))
-    assert [part.sort for one in made.tables[0].keys for part in one.parts] == [
-        Sort.EXACT,
-        Sort.UNSIGNED,
-        Sort.BYTES,
+    assert [part.normalization for one in made.tables[0].keys for part in one.parts] == [
+        Normalization.EXACT,
+        Normalization.UNSIGNED,
+        Normalization.BYTES,
     ]
     one = conflict_keys(made, 0, structure, {"id": 1, "f": 0.0, "b": b"ab1"})
     two = conflict_keys(made, 0, structure, {"id": 2, "f": -0.0, "b": b"ab2"})

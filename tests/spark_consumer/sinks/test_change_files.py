@@ -24,7 +24,7 @@ from spark_consumer.rules.config import ConsumerConfig
 from spark_consumer.rules.event_filter import EventRule
 from spark_consumer.rules.expressions.filter import ExpressionRule
 from spark_consumer.rules.route import Route
-from spark_consumer.sinks.parquet.changes import changes, form_of
+from spark_consumer.sinks.parquet.changes import changes, file_columns
 from spark_consumer.sinks.parquet.folder import Folder, directory_name, read, refuse_without_position
 from spark_consumer.sinks.parquet.sink import ParquetSink, PreparedFiles, streams_of
 from tailrace.config.addresses import files_target, target_url
@@ -93,7 +93,7 @@ def test_batches_become_files_and_what_is_applied_is_not_applied_again(tmp_path:
     assert sink.apply(once).statements == 0
     with pytest.raises(LogError, match="TR551"):
         sink.apply(prepared(sink, 3, insert(T, first)))
-    sink.end()
+    sink.record_end()
     sink.close()
     assert [(r["op"], r["before"], r["after"]) for r in rows_of(tmp_path)] == [
         ("c", None, first),
@@ -133,7 +133,7 @@ def test_every_type_is_kept_and_text_that_is_none_too(tmp_path: Path) -> None:
     assert one["after_extra"] == [("j", b'{"$.a": "DECIMAL"}'), ("s", b"\x81")]
     assert two["after"] == {**dict.fromkeys(row), "id": 2}
     assert two["after_extra"] is None
-    schema = form_of(ODD).schema.field("after").type
+    schema = file_columns(ODD).schema.field("after").type
     assert [schema.field(name).type for name in ("big", "d")] == [pa.decimal128(20, 0), pa.decimal256(65, 30)]
 
 

@@ -58,16 +58,16 @@ def consume(config: ConsumerConfig, epochs: int | None = None) -> None:
     with closing(open_sink(config, log, worker_threads)) as sink:
         try:
             _apply(config, sink, log, epochs)
-            sink.end()
+            sink.record_end()
         except TailraceError as error:
-            sink.end(error)
+            sink.record_end(error)
             raise
 
 
 def _apply(config: ConsumerConfig, sink: Sink[Any], log: LogReader, epochs: int | None) -> None:
     group = f"test-{config.prefix}-{sink.position.fencing_token}"
     source = TopicReader(config.bootstrap_servers, config.rows_topic, group)
-    sink.begin(SliceReader(run_here, source, log))
+    sink.resume(SliceReader(run_here, source, log))
     found = list(log.epochs(resume_offset(sink.position, log)))[:epochs]
     known = log.structures(found[-1].record.epoch) if found else []
     structures = [SimpleNamespace(kind=STRUCTURE, fingerprint=v.fingerprint, text=v.structure) for v in known]

@@ -13,12 +13,12 @@ from schemas.structure import TableStructure
 from schemas.tables import QualifiedName
 from schemas.wire.avro_schema import KEY_CHANGE, row_schema
 from schemas.wire.epoch import DIGEST_MODULUS, OffsetRange, StructureVersion, TableTouched
-from spark_consumer.apply.patience import Patience
+from spark_consumer.apply.retry import RetryTimer
 from spark_consumer.apply.workers import apply_part
 from spark_consumer.apply.workers.pool import WorkerPool
 from spark_consumer.epochs.log_reader import LogReader
 from spark_consumer.epochs.slices import LoggedEpoch, Slice, cut
-from spark_consumer.job.run import _patiently
+from spark_consumer.job.run import with_retries
 from spark_consumer.plan.counters import RowCounts
 from spark_consumer.rows.results import Result
 from spark_consumer.rows.slice_rows import RangeRows, SliceRows, Work
@@ -105,15 +105,15 @@ def apply_log(
 
     Raises TailraceError.
     """
-    patience = Patience(config.retry_time, threading.Event())
-    with closing(_patiently(patience, lambda: open_sink(config, cast(LogReader, log), worker_pool))) as sink:
-        sink.begin(log)
+    timer = RetryTimer(config.retry_time, threading.Event())
+    with closing(with_retries(timer, lambda: open_sink(config, cast(LogReader, log), worker_pool))) as sink:
+        sink.resume(log)
         made = []
         for slice_ in cut(
             list(log.epochs(sink.position.epoch + 1)), config.max_batch_rows, config.max_batch_bytes
         ):
             made.append(sink.apply(sink.plan(slice_, log.known)()).row_counts)
-        sink.end()
+        sink.record_end()
     return made
 
 

@@ -70,6 +70,6 @@ def write(session: Session, channel: ChannelKey, table: QualifiedName, mark: Tab
     )
 
 
-def forget(session: Session, channel: ChannelKey) -> None:
+def delete(session: Session, channel: ChannelKey) -> None:
     """Remove all marks of a channel."""
     session.run("DELETE FROM tailrace.nontransactional_info WHERE prefix = %s AND Channel_name = %s", channel)

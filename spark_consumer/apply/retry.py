@@ -9,23 +9,23 @@ from collections.abc import Callable
 _LONGEST = 10.0
 
 
-class Patience:
+class RetryTimer:
     """Pauses that grow up to ten seconds, until ``limit`` seconds have passed since the first of them.
 
     Args:
         limit: seconds; with 0 there is no second attempt.
-        given_up: event that ends all waiting.
+        cancelled: event that ends all waiting.
         clock: seconds of a monotonic clock.
     """
 
     def __init__(
-        self, limit: float, given_up: threading.Event, clock: Callable[[], float] = time.monotonic
+        self, limit: float, cancelled: threading.Event, clock: Callable[[], float] = time.monotonic
     ) -> None:
-        self._limit, self._given_up, self._clock = limit, given_up, clock
+        self._limit, self._cancelled, self._clock = limit, cancelled, clock
         self._began: float | None = None
         self.attempts = 0
 
-    def renew(self) -> None:
+    def reset(self) -> None:
         """Reset the time limit after progress."""
         self._began, self.attempts = None, 0
 
@@ -35,10 +35,10 @@ class Patience:
         if self._began is None:
             self._began = now
         left = self._began + self._limit - now
-        if left <= 0 or self._given_up.is_set():
+        if left <= 0 or self._cancelled.is_set():
             return False
         self.attempts += 1
-        return not self._given_up.wait(min(pause_before(self.attempts), left))
+        return not self._cancelled.wait(min(pause_before(self.attempts), left))
 
 
 def pause_before(attempt: int) -> float:

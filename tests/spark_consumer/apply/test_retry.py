@@ -10,7 +10,7 @@ import pytest
 
 from schemas.access.server_url import ServerUrl
 from schemas.errors import LogError
-from spark_consumer.apply.patience import Patience, pause_before
+from spark_consumer.apply.retry import RetryTimer, pause_before
 from spark_consumer.job import run as job
 from spark_consumer.rows.failures import explain
 from spark_consumer.rules.config import ConsumerConfig
@@ -38,38 +38,38 @@ class _Clock:
         return self.set
 
 
-def _patience(clock: _Clock, limit: float) -> Patience:
-    return Patience(limit, clock, clock)  # type: ignore[arg-type]
+def _timer(clock: _Clock, limit: float) -> RetryTimer:
+    return RetryTimer(limit, clock, clock)  # type: ignore[arg-type]
 
 
 def test_pauses_grow_and_end_with_the_limit() -> None:
     clock = _Clock()
-    patience = _patience(clock, 60)
-    while patience.wait_for_retry():
+    timer = _timer(clock, 60)
+    while timer.wait_for_retry():
         pass
     assert sum(clock.pauses) == pytest.approx(60)
     assert clock.pauses[:3] == [0.2, 0.4, 0.8]
     assert max(clock.pauses) == pause_before(50) == 10
-    assert patience.attempts == len(clock.pauses)
+    assert timer.attempts == len(clock.pauses)
 
 
 def test_progress_makes_it_new() -> None:
     clock = _Clock()
-    patience = _patience(clock, 1)
-    assert patience.wait_for_retry()
+    timer = _timer(clock, 1)
+    assert timer.wait_for_retry()
     clock.now += 1
-    assert not patience.wait_for_retry()
-    patience.renew()
-    assert patience.wait_for_retry()
-    assert patience.attempts == 1
+    assert not timer.wait_for_retry()
+    timer.reset()
+    assert timer.wait_for_retry()
+    assert timer.attempts == 1
 
 
 def test_nobody_waits_for_what_was_given_up_and_0_is_no_second_attempt() -> None:
     clock = _Clock()
-    patience = _patience(clock, 60)
+    timer = _timer(clock, 60)
     clock.set = True
-    assert not patience.wait_for_retry()
-    assert not Patience(0, threading.Event()).wait_for_retry()
+    assert not timer.wait_for_retry()
+    assert not RetryTimer(0, threading.Event()).wait_for_retry()
 
 
 @pytest.mark.parametrize(

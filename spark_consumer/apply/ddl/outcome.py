@@ -25,8 +25,8 @@ from schemas.errors import Where
 from schemas.wire.epoch import SchemaChanged
 from spark_consumer.apply.ddl.intent import Intent
 from spark_consumer.apply.ddl.interrupted import (
-    Broken,
-    Undecided,
+    InconsistentObjects,
+    UnknownOutcome,
     changed_too_recently,
     lacks_expected_result,
     needs_identities,
@@ -41,11 +41,11 @@ from spark_consumer.target.session import Session
 
 # The time of a change has seconds only, so after two seconds it is in the past.
 _LONGEST_WAIT = 3.0
-_HINT_UNDECIDED = (
+_HINT_UNKNOWN = (
     "check the tables. If the DDL has run: `tailrace error skip`. If not: `tailrace error replace` with the statement"
     " itself. If it ran in part: complete it manually, then skip"
 )
-_HINT_BROKEN = (
+_HINT_INCONSISTENT = (
     "restore the tables to the state after the DDL and run `tailrace error skip`, or to the state before it and run"
     " `tailrace error replace` with the statement itself"
 )
@@ -111,15 +111,15 @@ def progress_of_interrupted(
     number = intent.number if used else intent.number - 1
     try:
         left = _left(own, ledger, intent.before, ddl, used)
-    except Undecided as why:
-        if used and not isinstance(why, Broken):
+    except UnknownOutcome as why:
+        if used and not isinstance(why, InconsistentObjects):
             left = None
         else:
             raise DdlInDoubt(
                 "TR621",
                 f"this DDL was interrupted and it is unknown whether it ran: {why}; {ddl.shown[:200]}",
                 where=where,
-                hint=_HINT_BROKEN if isinstance(why, Broken) else _HINT_UNDECIDED,
+                hint=_HINT_INCONSISTENT if isinstance(why, InconsistentObjects) else _HINT_UNKNOWN,
             ) from None
     _log.info(
         "ddl_interrupted", statement=ddl.shown[:200], happened=left is None, left=left and left.shown[:200]
@@ -136,7 +136,7 @@ def _left(
     if used and not mariadb:
         return None
     if not ddl.statement:
-        raise Undecided("its text was not stored because it may contain passwords")
+        raise UnknownOutcome("its text was not stored because it may contain passwords")
     now = snapshot_now(own, ddl)
     same_start = before.binlog == now.binlog != ""
     if used and same_start and not lacks_expected_result(ddl, now):
@@ -145,8 +145,8 @@ def _left(
         return ddl
     try:
         return remaining_statement(ddl, before, now, mariadb=mariadb)
-    except Undecided as why:
-        if ledger.is_proof and same_start and not used and not isinstance(why, Broken):
+    except UnknownOutcome as why:
+        if ledger.is_proof and same_start and not used and not isinstance(why, InconsistentObjects):
             return ddl
         raise
 
