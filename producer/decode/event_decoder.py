@@ -116,6 +116,7 @@ class EventDecoder:
         self._nested = NestedEvents(
             state, prepared, read_prepared, self._walk, self._process_nested, self.read_format
         )
+        self._now = Now(0.0, 0)
         self._is_late = False
         self._usual_begin = self._published = b""
 
@@ -166,7 +167,7 @@ class EventDecoder:
         """
         state = self.state
         self._published = encode_long(now.unix_ms)
-        self._is_late = state.epoch.is_late(self._limits, now)
+        self._now, self._is_late = now, state.epoch.is_late(self._limits, now)
         try:
             return (yield from self._walk(data, i, base, False))
         except DdlWaits:
@@ -283,7 +284,12 @@ class EventDecoder:
                     self._rows_text(kind, data[i:behind], checksum)
                 else:
                     yield from self._control(kind, data[i:behind])
-                if not scanner.state and (late or groups.stopped or state.epoch.is_full(limits)):
+                if not scanner.state and (
+                    # Asked again: since the walk began the epoch may have got rows, and another limit with them.
+                    (late and state.epoch.is_late(limits, self._now))
+                    or groups.stopped
+                    or state.epoch.is_full(limits)
+                ):
                     return behind, Stop.EPOCH_ENDS
                 checksum, source = state.file.checksum, None
                 is_passed_over = groups.transaction.is_passed_over

@@ -46,11 +46,12 @@ def _ddl(number: int) -> bytes:
 def _stream(
     max_rows: int = 1000,
     heartbeat: float = 1e9,
+    max_delay: float = 1e9,
     ends: tuple[int, ...] = (),
     clock: Callable[[], Now] = lambda: NOW,
 ) -> EpochStream:
     tables, structures = TableFilter(), Structures("mysql", TableFilter(), {}, None)
-    rules = DecodeRules("mysql", tables, EpochLimits(max_rows, 1 << 40, 1e9, heartbeat))
+    rules = DecodeRules("mysql", tables, EpochLimits(max_rows, 1 << 40, max_delay, heartbeat))
     decoder = EventDecoder(
         rules,
         OpenEpoch(1, NOW.monotonic),
@@ -67,7 +68,9 @@ def _stream(
 
 def _taken(stream: EpochStream, *events: bytes) -> list[tuple[int, int, bool] | int]:
     """Of each epoch its rows, its end and whether it is a DDL; of each part that comes before how many rows it has."""
-    block = RelayBlock(SUBDIR, FILE, 4, b"".join((format_description(), *events)), at_tail=False)
+    start = stream.here.pos
+    head = format_description() if start == 4 else b""
+    block = RelayBlock(SUBDIR, FILE, start, b"".join((head, *events)), at_tail=False)
     return [
         (one.record.rows, one.end.pos, one.record.ddl is not None)
         if isinstance(one, SealedEpoch)
@@ -106,6 +109,27 @@ def test_the_time_is_told_from_outside() -> None:
     assert list(stream.due()) == []
     now = 5.0
     assert [epoch.record.transactions for epoch in stream.due()] == [1]
+
+
+def test_an_epoch_that_gets_rows_waits_for_max_delay_and_not_for_the_heartbeat() -> None:
+    now = 0.0
+    stream = _stream(heartbeat=5.0, max_delay=10.0, clock=lambda: NOW._replace(monotonic=now))
+    without_rows = gtid(1) + query(b"BEGIN") + xid()
+    groups = [_group(number, 1) for number in range(2, 6)]
+    assert _taken(stream, without_rows) == []
+    now = 6.0
+    assert _taken(stream, *groups[:2]) == []
+    now = 10.0
+    assert _taken(stream, *groups[2:]) == [(3, _after(without_rows, *groups[:3]), False)]
+
+
+def test_an_epoch_without_rows_ends_by_the_heartbeat_within_a_block() -> None:
+    now = 0.0
+    stream = _stream(heartbeat=5.0, clock=lambda: NOW._replace(monotonic=now))
+    without_rows = [gtid(number) + query(b"BEGIN") + xid() for number in (1, 2)]
+    assert _taken(stream, without_rows[0]) == []
+    now = 5.0
+    assert _taken(stream, without_rows[1], gtid(3), query(b"BEGIN")) == [(0, _after(*without_rows), False)]
 
 
 def test_a_transaction_that_outgrows_memory_is_handed_out_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
