@@ -79,7 +79,7 @@ def publish(settings: Settings) -> dict[str, Any]:
     where = Where()
     begin = time.perf_counter()
     with where if settings.get("sample") else nullcontext():
-        publisher.run(threading.Event(), at_end)
+        publisher.run(log.open(), threading.Event(), at_end)
     seconds = time.perf_counter() - begin
     relay.close()
     return {

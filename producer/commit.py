@@ -22,27 +22,7 @@ EpochWith = Callable[[tuple[OffsetRange, ...], int], EpochCommitted]
 
 
 class EpochDestination(Protocol):
-    """Where epochs are committed: ``EpochLog`` in Kafka, or a downstream in a recovery.
-
-    ``open``, ``last_epoch``, ``versions`` and ``tracked`` are called once, at the start; then ``begin``, ``write`` and
-    ``commit`` for each epoch.
-    """
-
-    def open(self) -> None:
-        """Become the only writer."""
-        ...
-
-    def last_epoch(self) -> EpochCommitted | None:
-        """The last committed epoch; None if there is none."""
-        ...
-
-    def versions(self) -> dict[tuple[str, str], str]:
-        """The fingerprint of the newest structure that is stated of each table."""
-        ...
-
-    def tracked(self) -> dict[bytes, bytes]:
-        """The records of the tracked structures, as of the last epoch."""
-        ...
+    """Where epochs are committed: ``EpochLog`` in Kafka, or a downstream in a recovery."""
 
     def begin(self) -> None:
         """Begin an epoch's transaction."""

@@ -27,7 +27,7 @@ from producer.decode.decode_rules import DecodeRules
 from producer.decode.epoch_stream import EpochStream
 from producer.decode.event_decoder import EventDecoder
 from producer.decode.nested_events import PreparedTransactions
-from producer.epochs.open_epoch import Now, OpenEpoch, Records, SealedEpoch, seal
+from producer.epochs.open_epoch import LogState, Now, OpenEpoch, Records, SealedEpoch, seal
 from producer.epochs.progress import PublishProgress
 from producer.structures.default_engine import DefaultEngine
 from producer.structures.store import Structures, Upstream
@@ -39,7 +39,6 @@ from relay_store.layout.readers import Mark
 from relay_store.read.reader import RelayBlock, RelayReader
 from relay_store.read.tail import DurableTail
 from schemas.gtid.sets import parse_gtid_set
-from schemas.wire.epoch import EpochCommitted
 
 log = structlog.get_logger()
 
@@ -87,15 +86,23 @@ class Publisher:
         self.progress = PublishProgress()
         self.reached: RelayPosition | None = None
 
-    def run(self, stop: threading.Event, until: Until | None = None, stop_at_gtid: str | None = None) -> None:
+    def run(
+        self,
+        state: LogState,
+        stop: threading.Event,
+        until: Until | None = None,
+        stop_at_gtid: str | None = None,
+    ) -> None:
         """Publish until ``stop``, until a position for which ``until`` holds, or behind a GTID set.
+
+        Args:
+            state: of the epoch log, which is open.
 
         Raises:
             DecodeError, RelayError, LogError.
         """
-        self._log.open()
-        last = self._log.last_epoch()
-        structures = Structures(self._flavor, self._rules.tables, self._log.tracked(), self._upstream)
+        last = state.last_epoch
+        structures = Structures(self._flavor, self._rules.tables, state.tracked, self._upstream)
         log_id = str(uuid.uuid4()) if last is None else last.log_id
         committer = Committer(self._log, log_id, self._origins, self.progress, self._tail, self._mark)
         with _tuned_interpreter(), closing(committer):
@@ -109,7 +116,7 @@ class Publisher:
                 self._write_first_epoch(begin, structures, committer)
                 self._origins.begin(log_id)
                 self._began(log_id)
-            stream = self._stream(begin, last, structures, stop_at_gtid)
+            stream = self._stream(begin, state, structures, stop_at_gtid)
             self._publish_until_end(stream, committer, stop, until)
             if self._mark is not None:
                 self._mark.flush()
@@ -125,9 +132,10 @@ class Publisher:
         committer.finish()
 
     def _stream(
-        self, begin: Begin, last: EpochCommitted | None, structures: Structures, stop_at_gtid: str | None
+        self, begin: Begin, state: LogState, structures: Structures, stop_at_gtid: str | None
     ) -> EpochStream:
-        """What decodes the relay log, from the place where it begins."""
+        """Return what decodes the relay log from its start position on."""
+        last = state.last_epoch
         self.progress.resumes(begin.position, last)
         if last is not None:
             log.info("publisher_resumes", epoch=last.epoch, position=str(begin.position))
@@ -138,7 +146,7 @@ class Publisher:
             rules,
             OpenEpoch(1 if last is None else last.epoch + 1, opened=_now().monotonic),
             begin.executed.tracker(),
-            self._log.versions(),
+            state.versions,
             structures,
             PreparedTransactions(() if last is None else last.prepared),
             prepared_in(self._root),

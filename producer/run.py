@@ -7,14 +7,16 @@ import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Literal
 
 import structlog
 
 from producer.decode.decode_rules import DecodeRules
-from producer.epochs.open_epoch import EpochLimits
+from producer.epochs.open_epoch import EpochLimits, LogState
 from producer.epochs.progress import PublishProgress
-from producer.kafka.epoch_log import EpochLog, Left
+from producer.kafka.connection import ProducerStopped
+from producer.kafka.epoch_log import EpochLog
 from producer.kafka.registry import SchemaRegistry
 from producer.mirror.loop import Mirror, MirrorProgress
 from producer.mirror.purging import Purging
@@ -42,7 +44,6 @@ from schemas.errors import ConfigError, UpstreamError
 from schemas.gtid.sets import parse_gtid_set
 from schemas.tables import TableFilter
 from schemas.wire.avro_schema import fingerprint_of
-from schemas.wire.epoch import EpochCommitted
 
 log = structlog.get_logger()
 
@@ -142,13 +143,13 @@ def run_producer(
         while not ended.is_set() and not stop.wait(0.2):
             pass
         if not ended.wait(_LEAVE):
-            epoch_log.left.set()
+            epoch_log.connection.stop_waiting.set()
 
     threading.Thread(target=leave, daemon=True).start()
     try:
         _run(config, stop, progress, epoch_log, Origins(look))
-    except Left as left:
-        log.warning("epoch_left", reason=str(left), hint="the next start publishes it")
+    except ProducerStopped as stopped:
+        log.warning("epoch_left", reason=str(stopped), hint="the next start publishes it")
     finally:
         ended.set()
 
@@ -163,7 +164,7 @@ def _run(
     info = describe(config.source)
     _check_stop(config, info)
     _check_server_id(config, info)
-    relay, last = _open_logs(config, info, epoch_log, origins)
+    relay, state = _open_logs(config, info, epoch_log, origins)
     tables = TableFilter(config.include, config.exclude, folds=info.folds)
     root = config.relay.dir
     write_folds(root, info.folds)
@@ -175,7 +176,11 @@ def _run(
         config.relay,
         server_id=config.server_id,
         start=Start(
-            config.relay.relay_binlog_gtid, config.relay.relay_binlog_name, config.start, last, tables
+            config.relay.relay_binlog_gtid,
+            config.relay.relay_binlog_name,
+            config.start,
+            state.last_epoch,
+            tables,
         ),
         make_room=purging.purge,
     )
@@ -208,7 +213,7 @@ def _run(
     purging.start()
     try:
         until = _caught_up(relay, info) if config.until_caught_up else None
-        publisher.run(publish_stop, until, config.stop_at_gtid)
+        publisher.run(state, publish_stop, until, config.stop_at_gtid)
     finally:
         mirror_stop.set()
         thread.join()
@@ -222,34 +227,34 @@ def _run(
 
 def _open_logs(
     config: ProducerConfig, info: UpstreamInfo, epoch_log: EpochLog, origins: Origins
-) -> tuple[RelayWriter, EpochCommitted | None]:
-    """Become the one writer of both logs; returns the epoch log's last epoch beside the relay log."""
+) -> tuple[RelayWriter, LogState]:
+    """Become the one writer of both logs; returns the relay log and the state of the epoch log."""
     # Opening the epoch log fences whoever writes it: not before the relay directory is ours.
     lock = create_and_lock(config.relay.dir)
     try:
-        last = _open_and_check_log(config, info, epoch_log, origins)
+        state = _open_and_check_log(config, info, epoch_log, origins)
     except BaseException:
         os.close(lock)
         raise
-    return RelayWriter.open(config.relay.dir, lock), last
+    return RelayWriter.open(config.relay.dir, lock), state
 
 
 def _open_and_check_log(
     config: ProducerConfig, info: UpstreamInfo, epoch_log: EpochLog, origins: Origins
-) -> EpochCommitted | None:
-    """Become the epoch log's one writer, if it is this relay log's and this upstream's; returns its last epoch."""
-    owner, last = layout.check_owner(config.relay.dir, config.prefix), epoch_log.look()
+) -> LogState:
+    """Become the epoch log's one writer, if it is this relay log's and this upstream's; returns its state."""
+    owner = layout.check_owner(config.relay.dir, config.prefix)
+    last = epoch_log.connection.retry(epoch_log.topics.peek_last_epoch)
     check_log(config.relay.dir, owner, last)
     if last is not None:
         check_history(config.source, info, last, f"the epoch log of {config.prefix}")
     origins.begin(last.log_id if last is not None else "")
-    epoch_log.open()
-    layout.write_owner(config.relay.dir, Owner(config.prefix, owner.log_id))
     # Whoever wrote it meanwhile writes no more.
-    last = epoch_log.last_epoch()
-    if config.relay.relay_log_recovery and last is not None:
-        discard_unpublished(config.relay.dir, info, last)
-    return last
+    state = epoch_log.open()
+    layout.write_owner(config.relay.dir, Owner(config.prefix, owner.log_id))
+    if config.relay.relay_log_recovery and state.last_epoch is not None:
+        discard_unpublished(config.relay.dir, info, state.last_epoch)
+    return state
 
 
 def _rules(
@@ -259,9 +264,10 @@ def _rules(
     patience = _BOUNDED_PATIENCE if config.until_caught_up else _REGISTRY_PATIENCE
     schema_name = fingerprint_of
     if config.schema_registry_url:
+        kafka, structures = epoch_log.connection, epoch_log.topics.structures
         schema_name = SchemaRegistry(
-            config.schema_registry_url, epoch_log.structures, patience, epoch_log.left
-        ).name
+            config.schema_registry_url, partial(kafka.retry, structures), patience, kafka.stop_waiting
+        ).schema_id
     return DecodeRules(
         info.flavor,
         tables,

@@ -52,8 +52,8 @@ def set_structure(
     table = _table(file, name, flavor)
     with closing(RelayWriter.open(config.relay.dir)):
         log = EpochLog(config.bootstrap_servers, config.prefix, config.partitions, config.kafka_security)
-        log.open()
-        last = log.last_epoch()
+        state = log.open()
+        last = state.last_epoch
         if last is None:
             raise ConfigError("TR112", "there is no log yet", hint="start `tailrace produce` once")
         check_history(config.source, upstream, last, f"the epoch log of {config.prefix}")
@@ -61,7 +61,7 @@ def set_structure(
         here = BinlogPosition(last.source_id, file_number(last.source_file), last.source_pos)
         if position is not None and here.reached(position):
             position = None
-        records = corrected(log.tracked(), name, table, position)
+        records = corrected(state.tracked, name, table, position)
         published = position is None and not config.schema_registry_url
         versions = _versions(last.epoch + 1, name, table, flavor) if published else ()
         log.begin()

@@ -28,6 +28,21 @@ Headers = list[tuple[str, bytes]]
 TrackedRecord = tuple[bytes, bytes | None]
 
 
+@dataclass(frozen=True)
+class LogState:
+    """What an epoch log holds when its writer begins.
+
+    Attributes:
+        last_epoch: the last committed one; None for a new log.
+        versions: the fingerprint of the newest structure that the log states of each table.
+        tracked: the records of the tracked structures, as of the last epoch.
+    """
+
+    last_epoch: EpochCommitted | None
+    versions: dict[tuple[str, str], str] = field(default_factory=dict)
+    tracked: dict[bytes, bytes] = field(default_factory=dict)
+
+
 class Now(NamedTuple):
     """The current time, passed in so that this code reads no clock.
 

@@ -20,7 +20,7 @@ from urllib.request import Request, urlopen
 
 import structlog
 
-from producer.kafka.epoch_log import Left
+from producer.kafka.connection import ProducerStopped
 from schemas.errors import LogError, Where
 from schemas.structure import TableStructure
 from schemas.wire.avro_schema import row_schema
@@ -42,7 +42,7 @@ class SchemaRegistry:
         url: ``http[s]://[user:password@]host[:port][/path]``; the credentials are in no message.
         structures: all structures that the log names so far; called once, for the first schema.
         patience: seconds to wait for an unavailable registry.
-        left: ends such a wait with ``Left``.
+        stop_waiting: ends such a wait with ``ProducerStopped``.
     """
 
     def __init__(
@@ -50,9 +50,9 @@ class SchemaRegistry:
         url: str,
         structures: Callable[[], Iterable[StructureVersion]],
         patience: float = 0.0,
-        left: threading.Event | None = None,
+        stop_waiting: threading.Event | None = None,
     ) -> None:
-        self._patience, self._left = patience, left or threading.Event()
+        self._patience, self._stop_waiting = patience, stop_waiting or threading.Event()
         parts = urlsplit(url)
         host = parts.netloc.rpartition("@")[2]
         self._url = urlunsplit((parts.scheme, host, parts.path.rstrip("/"), "", ""))
@@ -62,31 +62,31 @@ class SchemaRegistry:
             self._headers["Authorization"] = "Basic " + base64.b64encode(account.encode()).decode()
         self._structures = structures
         self._texts: dict[bytes, str] | None = None
-        self._names: dict[str, bytes] = {}
+        self._ids: dict[str, bytes] = {}
 
-    def name(self, structure: TableStructure) -> bytes:
+    def schema_id(self, structure: TableStructure) -> bytes:
         """The id of a structure's schema as it stands on the wire: four bytes, big-endian.
 
         Raises:
             LogError: TR506 the registry stays away or refuses the schema; TR507 it gives the id of a schema that is
                 another one in the log.
-            Left: it was to wait no longer.
+            ProducerStopped: it was to wait no longer.
         """
         text = row_schema(structure).text
-        if text not in self._names:
+        if text not in self._ids:
             number = self._register(structure, text)
-            name = number.to_bytes(4, "big")
+            id_ = number.to_bytes(4, "big")
             if self._texts is None:
                 self._texts = {bytes.fromhex(v.fingerprint): v.avro_schema for v in self._structures()}
-            if self._texts.setdefault(name, text) != text:
+            if self._texts.setdefault(id_, text) != text:
                 raise LogError(
                     "TR507",
                     f"the schema registry at {self._url} gave the id {number}, which the log has for another schema",
                     where=Where(table=structure.name),
                     hint="use the registry that this prefix was started with, or a new prefix",
                 )
-            self._names[text] = name
-        return self._names[text]
+            self._ids[text] = id_
+        return self._ids[text]
 
     def _register(self, structure: TableStructure, text: str) -> int:
         namespace = json.loads(text)["namespace"]
@@ -113,8 +113,8 @@ class SchemaRegistry:
             if time.monotonic() > deadline:
                 raise self._failed(f"{reason}; waited for {self._patience:.0f} s", where, retryable=True)
             log.warning("registry_retry", reason=reason, table=where.table)
-            if self._left.wait(pause):
-                raise Left("the schema registry does not answer")
+            if self._stop_waiting.wait(pause):
+                raise ProducerStopped("the schema registry does not answer")
             pause = min(2 * pause, _LONGEST_PAUSE)
 
     def _failed(self, what: str, where: Where, *, retryable: bool = False) -> LogError:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 
-from producer.epochs.open_epoch import Records
+from producer.epochs.open_epoch import LogState, Records
 from relay_store.layout.directory import RelayPosition
 from schemas.errors import DownstreamError
 from schemas.structure import TableStructure
@@ -76,16 +76,12 @@ class AppliedLog:
         self._structures: dict[str, TableStructure] = {}
         self._digest = 0
 
-    def open(self) -> None:
-        """Do nothing: the sink is already the channel's only writer."""
+    def state(self) -> LogState:
+        """Return the state of a log whose last epoch ends at the channel's position.
 
-    def last_epoch(self) -> EpochCommitted | None:
-        """Return an epoch that ends at the channel's position; None if it has applied nothing yet."""
-        return as_epoch(self._sink.position)
-
-    def versions(self) -> dict[tuple[str, str], str]:
-        """Return nothing, so that the publisher includes the structure of each table that has rows."""
-        return {}
+        It names no structures, so the publisher includes that of each table that has rows; tracked ones are in Kafka.
+        """
+        return LogState(as_epoch(self._sink.position))
 
     def begin(self) -> None:
         """Start an epoch."""
@@ -95,10 +91,6 @@ class AppliedLog:
         """Keep an epoch's rows until it is committed."""
         self._digest = (self._digest + digest_of(records.values)) % DIGEST_MODULUS
         self._rows.records.extend(records)
-
-    def tracked(self) -> dict[bytes, bytes]:
-        """Return nothing: tracked structures are in Kafka."""
-        return {}
 
     def commit(
         self,

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from producer.decode.decode_rules import DecodeRules
-from producer.epochs.open_epoch import EpochLimits
+from producer.epochs.open_epoch import EpochLimits, LogState
 from producer.epochs.progress import PublishProgress
 from producer.publish import Publisher
 from producer.settings import SkipRule
@@ -91,10 +91,10 @@ def recover(
     seen, rows = set[QualifiedName](), RecordRows()
     with closing(RelayWriter.open(root)), _sink(config, root, flavor, seen, rows) as sink:
         begin = _begin(sink.position, root, flavor)
-        end, tail = _end(root), DurableTail()
+        end, tail, applied = _end(root), DurableTail(), AppliedLog(sink, rows, seen)
         tail.advance(end)
         publisher = Publisher(
-            AppliedLog(sink, rows, seen),
+            applied,
             root,
             tail,
             DecodeRules(
@@ -107,7 +107,7 @@ def recover(
         )
         watch(publisher.progress, begin, end)
         if begin.order < end.order:
-            _run(publisher, end, stop)
+            _run(publisher, applied.state(), end, stop)
         reached = publisher.reached or begin
         _settle(sink, reached, root)
         sink.record_end()
@@ -115,7 +115,7 @@ def recover(
         return Recovery(begin, reached, sink.position.executed_gtids, counts.rows, counts.transactions)
 
 
-def _run(publisher: Publisher, end: RelayPosition, stop: threading.Event) -> None:
+def _run(publisher: Publisher, state: LogState, end: RelayPosition, stop: threading.Event) -> None:
     """Run the publisher until it has reached ``end`` or is stopped."""
     halt = threading.Event()
 
@@ -125,7 +125,7 @@ def _run(publisher: Publisher, end: RelayPosition, stop: threading.Event) -> Non
             halt.set()
         return False
 
-    publisher.run(halt, look)
+    publisher.run(state, halt, look)
 
 
 @contextmanager

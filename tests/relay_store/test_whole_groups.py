@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from producer.decode.decode_rules import DecodeRules
-from producer.epochs.open_epoch import EpochLimits, Records
+from producer.epochs.open_epoch import EpochLimits, LogState, Records
 from producer.publish import Publisher
 from relay_store.layout import directory as layout
 from relay_store.layout.directory import RelayPosition
@@ -156,21 +156,12 @@ class KeptLog:
     def __init__(self) -> None:
         self.epochs: list[EpochCommitted] = []
 
-    def open(self) -> None: ...
-
-    def last_epoch(self) -> EpochCommitted | None:
-        return self.epochs[-1] if self.epochs else None
-
-    def versions(self) -> dict[tuple[str, str], str]:
-        return {}
+    def state(self) -> LogState:
+        return LogState(self.epochs[-1] if self.epochs else None)
 
     def begin(self) -> None: ...
 
     def write(self, records: Records) -> None: ...
-
-    def tracked(self) -> dict[bytes, bytes]:
-        """None: they are in Kafka."""
-        return {}
 
     def commit(
         self,
@@ -196,11 +187,11 @@ def test_an_epoch_ends_at_each_of_them(
     rules = DecodeRules("mysql", TableFilter(), EpochLimits(1000, size, 1e9, 1e9))
 
     publisher = Publisher(log, root, None, rules)
-    publisher.run(threading.Event())
+    publisher.run(log.state(), threading.Event())
     assert {ENDS[number] for number in chosen} <= {epoch.relay_pos for epoch in log.epochs}
     assert sum(epoch.transactions for epoch in log.epochs) == len(GROUPS)
     assert len({epoch.relay_pos for epoch in log.epochs}) == len(log.epochs)
     assert publisher.reached == RelayPosition(begin.subdir, FILE, ENDS[-1])
     before = list(log.epochs)
-    Publisher(log, root, None, rules).run(threading.Event())
+    Publisher(log, root, None, rules).run(log.state(), threading.Event())
     assert log.epochs == before

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from producer.kafka import registry as module
-from producer.kafka.epoch_log import Left
+from producer.kafka.connection import ProducerStopped
 from producer.kafka.registry import SchemaRegistry
 from schemas.errors import ConfigError, LogError
 from schemas.structure import Column, TableStructure
@@ -46,7 +46,9 @@ def there(monkeypatch: pytest.MonkeyPatch) -> Iterator[Registry]:
 def test_each_structure_has_a_subject_of_its_own(there: Registry) -> None:
     schemas = SchemaRegistry(there.url, list)
     first, changed = table("t"), table("t", "more")
-    assert [schemas.name(one) for one in (first, changed, first)] == [bytes((0, 0, 0, n)) for n in (1, 2, 1)]
+    assert [schemas.schema_id(one) for one in (first, changed, first)] == [
+        bytes((0, 0, 0, n)) for n in (1, 2, 1)
+    ]
     assert len(there.requests) == 2
     names = [json.loads(row_schema(one).text)["namespace"] + ".Envelope" for one in (first, changed)]
     assert sorted(there.subjects) == sorted(names)
@@ -55,7 +57,7 @@ def test_each_structure_has_a_subject_of_its_own(there: Registry) -> None:
 
 def test_a_table_may_have_any_name(there: Registry) -> None:
     for name in ("a/b", "ä ?#%", "x" * 64):
-        SchemaRegistry(there.url, list).name(table(name))
+        SchemaRegistry(there.url, list).schema_id(table(name))
     assert len(there.subjects) == 3
 
 
@@ -67,7 +69,7 @@ _PASSING: list[int | bytes | None] = [
 
 def test_a_registry_that_comes_back_is_waited_for(there: Registry) -> None:
     there.broken = list(_PASSING)
-    assert SchemaRegistry(there.url, list, 60).name(table("t")) == b"\0\0\0\1"
+    assert SchemaRegistry(there.url, list, 60).schema_id(table("t")) == b"\0\0\0\1"
     assert not there.broken
     assert len(there.texts) == 1
 
@@ -76,7 +78,7 @@ def test_one_that_takes_connections_and_is_silent_counts_as_away(there: Registry
     with socket.create_server(("127.0.0.1", 0)) as silent:
         url = f"http://127.0.0.1:{silent.getsockname()[1]}"
         with pytest.raises(LogError, match=r"TR506.*timed out.*waited for 0 s") as caught:
-            SchemaRegistry(url, list).name(table("t"))
+            SchemaRegistry(url, list).schema_id(table("t"))
         assert caught.value.retryable
 
 
@@ -84,28 +86,30 @@ def test_one_that_takes_connections_and_is_silent_counts_as_away(there: Registry
 def test_an_answer_that_stays_ends_it_at_once(there: Registry, status: int) -> None:
     there.broken = [status, 500]
     with pytest.raises(LogError, match=rf"TR506.*{status}.*not just now") as caught:
-        SchemaRegistry(there.url, list, 60).name(table("t"))
+        SchemaRegistry(there.url, list, 60).schema_id(table("t"))
     assert not caught.value.retryable
     assert there.broken == [500]
 
 
 def test_a_stop_ends_the_wait(there: Registry) -> None:
     there.broken = [503, 503]
-    left = threading.Event()
-    left.set()
-    with pytest.raises(Left, match="registry"):
-        SchemaRegistry(there.url, list, 60, left).name(table("t"))
+    stop_waiting = threading.Event()
+    stop_waiting.set()
+    with pytest.raises(ProducerStopped, match="registry"):
+        SchemaRegistry(there.url, list, 60, stop_waiting).schema_id(table("t"))
 
 
 def test_another_registry_is_noticed_before_its_ids_are_used(there: Registry) -> None:
     known = [version(table("old"), b"\0\0\0\1")]
     with pytest.raises(LogError, match=r"TR507.*the id 1") as caught:
-        SchemaRegistry(there.url, lambda: known).name(table("new"))
+        SchemaRegistry(there.url, lambda: known).schema_id(table("new"))
     assert caught.value.where.table == "shop.new"
     with pytest.raises(LogError, match="TR507"):
-        SchemaRegistry(there.url, lambda: [version(table("new"), b"\0\0\0\1", "another")]).name(table("new"))
+        SchemaRegistry(there.url, lambda: [version(table("new"), b"\0\0\0\1", "another")]).schema_id(
+            table("new")
+        )
     assert (
-        SchemaRegistry(there.url, lambda: [version(table("new"), b"\0\0\0\1")]).name(table("new"))
+        SchemaRegistry(there.url, lambda: [version(table("new"), b"\0\0\0\1")]).schema_id(table("new"))
         == b"\0\0\0\1"
     )
 
@@ -115,18 +119,18 @@ def test_what_the_registry_refuses_is_said_in_its_own_words(there: Registry) -> 
     subject = json.loads(row_schema(table("t")).text)["namespace"] + ".Envelope"
     there.texts, there.subjects = ['"int"'], {subject: [1]}
     with pytest.raises(LogError, match=r"TR506.*409: .*incompatible.*compatibility settings"):
-        schemas.name(table("t"))
+        schemas.schema_id(table("t"))
     assert len(there.requests) == 1, "a refusal is final"
 
 
 def test_the_account_of_the_url_is_used_and_never_told() -> None:
     with running(Registry(account=f"me:{PASSWORD}")) as registry:
-        assert SchemaRegistry(registry.url, list).name(table("t")) == b"\0\0\0\1"
+        assert SchemaRegistry(registry.url, list).schema_id(table("t")) == b"\0\0\0\1"
         wrong = registry.url.replace(PASSWORD, PASSWORD[::-1])
         with pytest.raises(LogError, match=r"TR506.*401") as refused:
-            SchemaRegistry(wrong, list).name(table("t"))
+            SchemaRegistry(wrong, list).schema_id(table("t"))
     with pytest.raises(LogError, match=r"TR506.*cannot be reached") as down:
-        SchemaRegistry(registry.url, list).name(table("t"))
+        SchemaRegistry(registry.url, list).schema_id(table("t"))
     assert down.value.retryable
     for error in (refused, down):
         assert PASSWORD not in str(error.value)
