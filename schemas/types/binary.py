@@ -7,7 +7,7 @@ from typing import Any
 
 from schemas.binlog.mariadb_zlib import inflate_column
 from schemas.structure import Column
-from schemas.types.codec import Lines, NumberLine, plain_predicate, read_length
+from schemas.types.codec import Codec, Lines, NumberLine, read_length
 
 # The COMPRESSED columns are MariaDB's.
 BLOB_COMPRESSED, VARCHAR_COMPRESSED = 140, 141
@@ -42,7 +42,7 @@ def read_value(column: Column) -> Lines:
     return lines
 
 
-class Binary:
+class Binary(Codec):
     """Bytes with a length prefix."""
 
     names: Mapping[str, Any] = {"inflate_column": inflate_column}
@@ -52,49 +52,40 @@ class Binary:
         return ["bytes"]
 
     def decode(self, column: Column, target: str, tags: list[str]) -> Lines:
-        """See ``Codec.decode``. The binlog has no trailing zero bytes of BINARY; they are added again."""
+        """The binlog has no trailing zero bytes of BINARY; they are added again."""
         lines = read_value(column)
         if column.code == STRING:
             lines.append(f"if l < {column.meta:d}: d = d.ljust({column.meta:d}, b'\\0'); l = {column.meta:d}")
         return [*lines, f"{target} = {tags[0]} + encode_varint(l << 1) + d"]
 
     def literal(self, column: Column, target: str, branches: int) -> Lines:
-        """See ``Codec.literal``."""
         return [*read_length("d"), f'{target} = b"X\'" + d.hex().encode() + b"\'"']
 
     def value(self, column: Column, target: str, branches: int) -> Lines:
-        """See ``Codec.value``. Bytes."""
+        """Bytes."""
         return read_length(target)
 
     def predicate(self, column: Column, quoted: bytes) -> tuple[bytes, bytes]:
-        """See ``Codec.predicate``."""
         if column.code in (GEOMETRY, VECTOR):
             return b"HEX(" + quoted + b") <=> HEX(", b")"
-        return plain_predicate(quoted)
+        return super().predicate(column, quoted)
 
 
-class Bit:
+class Bit(Codec):
     """BIT(n): the declared number of bits, in whole bytes, big-endian."""
-
-    names: Mapping[str, Any] = {}
 
     def avro(self, column: Column) -> list[Any]:
         """Avro bytes."""
         return ["bytes"]
 
     def decode(self, column: Column, target: str, tags: list[str]) -> Lines:
-        """See ``Codec.decode``."""
         size = (column.meta + 7) // 8
         return [f"{target} = {tags[0]} + {bytes((size << 1,))!r} + b[p:p+{size:d}]; p += {size:d}"]
 
     def literal(self, column: Column, target: str, branches: int) -> Lines:
-        """See ``Codec.literal``. A number, since BIT is compared as a number."""
+        """A number, since BIT is compared as a number."""
         return [*read_length("d"), f"{target} = b'%d' % from_bytes(d, 'big')"]
 
     def value(self, column: Column, target: str, branches: int) -> Lines:
-        """See ``Codec.value``. An int, as in every comparison with BIT."""
+        """An int, as in every comparison with BIT."""
         return [*read_length("d"), f"{target} = from_bytes(d, 'big')"]
-
-    def predicate(self, column: Column, quoted: bytes) -> tuple[bytes, bytes]:
-        """See ``Codec.predicate``."""
-        return plain_predicate(quoted)

@@ -11,8 +11,9 @@ Helper functions come from ``Codec.names`` and must be unique over all families.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Protocol
+from typing import Any
 
 from schemas.structure import Column
 
@@ -39,26 +40,25 @@ class NumberLine(str):
         return head
 
 
-class Codec(Protocol):
+class Codec(ABC):
     """One type family."""
 
-    @property
-    def names(self) -> Mapping[str, Callable[..., Any] | Sequence[Any] | Mapping[Any, Any]]:
-        """Helpers that the generated code of this family calls."""
-        ...
+    #: helpers that the generated code of this family calls
+    names: Mapping[str, Callable[..., Any] | Sequence[Any] | Mapping[Any, Any]] = {}
 
+    @abstractmethod
     def avro(self, column: Column) -> list[Any]:
         """Return the Avro types that a value of this column may have; several types form a union."""
-        ...
 
+    @abstractmethod
     def decode(self, column: Column, target: str, tags: list[str]) -> Lines:
         """Return lines that set ``target`` to the Avro bytes of the value at ``b[p]``.
 
         Args:
             tags: for each type of ``avro``, the literal of its union branch byte, or ``b''``.
         """
-        ...
 
+    @abstractmethod
     def literal(self, column: Column, target: str, branches: int) -> Lines:
         """Return lines that set ``target`` to the SQL literal of the Avro value at ``v[p]``.
 
@@ -66,11 +66,10 @@ class Codec(Protocol):
             branches: number of union branches before this family's first one (0, or 1 for NULL); the branch byte
                 was already read into ``t``.
         """
-        ...
 
+    @abstractmethod
     def value(self, column: Column, target: str, branches: int) -> Lines:
         """Return lines that set ``target`` to the Python value of the Avro value at ``v[p]``; see ``literal``."""
-        ...
 
     def predicate(self, column: Column, quoted: bytes) -> tuple[bytes, bytes]:
         """Return the text before and after the literal for an exact, NULL-safe comparison with the column.
@@ -78,12 +77,7 @@ class Codec(Protocol):
         Args:
             quoted: the column's name, quoted.
         """
-        ...
-
-
-def plain_predicate(quoted: bytes) -> tuple[bytes, bytes]:
-    """``Codec.predicate`` for values that the server itself compares exactly."""
-    return quoted + b" <=> ", b""
+        return quoted + b" <=> ", b""
 
 
 def text_predicate(quoted: bytes, charset: bytes) -> tuple[bytes, bytes]:

@@ -8,7 +8,7 @@ from functools import cache
 from typing import Any
 
 from schemas.structure import Column
-from schemas.types.codec import Lines, plain_predicate, read_length
+from schemas.types.codec import Codec, Lines, read_length
 from schemas.varint import encode_bytes
 
 NEWDECIMAL = 246
@@ -82,7 +82,7 @@ def decimal_text(data: bytes, scale: int) -> bytes:
     return f"{'-' if number < 0 else ''}{digits[:-scale]}.{digits[-scale:]}".encode()
 
 
-class Decimals:
+class Decimals(Codec):
     """DECIMAL and NUMERIC."""
 
     names: Mapping[str, Any] = {
@@ -97,7 +97,6 @@ class Decimals:
         return [{"type": "bytes", "logicalType": "decimal", "precision": precision, "scale": scale}]
 
     def decode(self, column: Column, target: str, tags: list[str]) -> Lines:
-        """See ``Codec.decode``."""
         precision, scale = column.meta >> 8, column.meta & 0xFF
         size = packed_size(precision, scale)
         return [
@@ -105,13 +104,8 @@ class Decimals:
         ]
 
     def literal(self, column: Column, target: str, branches: int) -> Lines:
-        """See ``Codec.literal``."""
         return [*read_length("d"), f"{target} = decimal_text(d, {column.meta & 0xFF:d})"]
 
     def value(self, column: Column, target: str, branches: int) -> Lines:
-        """See ``Codec.value``. A Decimal with all digits."""
+        """A Decimal with all digits."""
         return [*read_length("d"), f"{target} = Decimal(decimal_text(d, {column.meta & 0xFF:d}).decode())"]
-
-    def predicate(self, column: Column, quoted: bytes) -> tuple[bytes, bytes]:
-        """See ``Codec.predicate``."""
-        return plain_predicate(quoted)

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any
 
 from schemas.structure import Column, WrittenColumn
-from schemas.types.codec import Lines, plain_predicate, read_length, text_predicate
+from schemas.types.codec import Codec, Lines, read_length, text_predicate
 from schemas.varint import encode_bytes
 
 ENUM, SET = 247, 248
@@ -70,10 +69,8 @@ class SetTable(dict[int, bytes]):
         return text
 
 
-class EnumSet:
+class EnumSet(Codec):
     """ENUM and SET."""
-
-    names: Mapping[str, Any] = {}
 
     def constant(self, column: Column) -> EnumTable | SetTable:
         """Return the table of the column's members, which the generated code calls ``<target>_table``."""
@@ -84,13 +81,12 @@ class EnumSet:
         return ["string"]
 
     def decode(self, column: Column, target: str, tags: list[str]) -> Lines:
-        """See ``Codec.decode``."""
         size = column.meta
         read = "b[p]" if size == 1 else f"from_bytes(b[p:p+{size:d}], 'little')"
         return [f"{target} = {tags[0]} + {target}_table[{read}]; p += {size:d}"]
 
     def literal(self, column: Column, target: str, branches: int) -> Lines:
-        """See ``Codec.literal``. ENUM's error value is written as index 0, since no text is accepted for it."""
+        """ENUM's error value is written as index 0, since no text is accepted for it."""
         lines = read_length("d")
         quoted = f'{target} = b"\'" + d.replace(b"\'", b"\'\'") + b"\'"'
         if column.code == ENUM:
@@ -98,17 +94,13 @@ class EnumSet:
         return [*lines, quoted]
 
     def value(self, column: Column, target: str, branches: int) -> Lines:
-        """See ``Codec.value``. The text, as servers show it."""
+        """The text, as servers show it."""
         text = "d.decode()"
         if member_texts(column) != column.members:
             text += ".replace('\\0', '')"
         if column.code == ENUM:
             return [*read_length("d"), f"{target} = '' if d == {_error(column)!r} else {text}"]
         return [*read_length("d"), f"{target} = {text}"]
-
-    def predicate(self, column: Column, quoted: bytes) -> tuple[bytes, bytes]:
-        """See ``Codec.predicate``."""
-        return plain_predicate(quoted)
 
 
 class EnumNumbers(dict[bytes, bytes]):
@@ -145,7 +137,6 @@ class ByNumber(EnumSet):
         return {_numbers(column): (EnumNumbers if column.code == ENUM else SetNumbers)(column)}
 
     def literal(self, column: Column, target: str, branches: int) -> Lines:
-        """See ``Codec.literal``."""
         return [*read_length("d"), f"{target} = {_numbers(column)}[d]"]
 
 
@@ -153,12 +144,12 @@ class AsText(EnumSet):
     """ENUM and SET, written into a column of text."""
 
     def literal(self, column: Column, target: str, branches: int) -> Lines:
-        """See ``Codec.literal``. Index 0 is ``''``, as servers show it."""
+        """Index 0 is ``''``, as servers show it."""
         lines = [*read_length("d"), f'{target} = b"\'" + d.replace(b"\'", b"\'\'") + b"\'"']
         return [*lines, f"if d == {_error(column)!r}: {target} = b\"''\""] if column.code == ENUM else lines
 
     def predicate(self, column: Column, quoted: bytes) -> tuple[bytes, bytes]:
-        """See ``Codec.predicate``. Compares bytes, since two members may be equal in the column's collation."""
+        """Compares bytes, since two members may be equal in the column's collation."""
         return text_predicate(quoted, b"utf8mb4")
 
 

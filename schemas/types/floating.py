@@ -7,7 +7,7 @@ from struct import Struct
 from typing import Any
 
 from schemas.structure import Column
-from schemas.types.codec import Lines, plain_predicate
+from schemas.types.codec import Codec, Lines
 
 FLOAT, DOUBLE = 4, 5
 _float = Struct("<f").unpack_from
@@ -26,7 +26,7 @@ def float_text(number: float) -> bytes:
     return (text if "e" in text else text + "e0").encode()
 
 
-class Floating:
+class Floating(Codec):
     """FLOAT and DOUBLE."""
 
     names: Mapping[str, Any] = {"read_float": _float, "read_double": _double, "float_text": float_text}
@@ -36,20 +36,14 @@ class Floating:
         return ["float" if column.code == FLOAT else "double"]
 
     def decode(self, column: Column, target: str, tags: list[str]) -> Lines:
-        """See ``Codec.decode``."""
         size = 4 if column.code == FLOAT else 8
         return [f"{target} = {tags[0]} + b[p:p+{size}]; p += {size}"]
 
     def literal(self, column: Column, target: str, branches: int) -> Lines:
-        """See ``Codec.literal``."""
         kind, size = ("float", 4) if column.code == FLOAT else ("double", 8)
         return [f"{target} = float_text(read_{kind}(v, p)[0]); p += {size}"]
 
     def value(self, column: Column, target: str, branches: int) -> Lines:
-        """See ``Codec.value``. A float; for FLOAT the double that it equals."""
+        """A float; for FLOAT the double that it equals."""
         kind, size = ("float", 4) if column.code == FLOAT else ("double", 8)
         return [f"{target} = read_{kind}(v, p)[0]; p += {size}"]
-
-    def predicate(self, column: Column, quoted: bytes) -> tuple[bytes, bytes]:
-        """See ``Codec.predicate``."""
-        return plain_predicate(quoted)

@@ -7,7 +7,7 @@ from struct import Struct
 from typing import Any
 
 from schemas.structure import Column
-from schemas.types.codec import Lines, NumberLine, plain_predicate
+from schemas.types.codec import Codec, Lines, NumberLine
 from schemas.varint import encode
 
 TINY, SHORT, LONG, LONGLONG, INT24 = 1, 2, 3, 8, 9
@@ -25,7 +25,7 @@ def unsigned_decimal(number: int) -> bytes:
     return bytes((len(data) << 1,)) + data
 
 
-class Integer:
+class Integer(Codec):
     """All integer types."""
 
     names: Mapping[str, Any] = {
@@ -44,7 +44,6 @@ class Integer:
         return ["long" if size == 8 or (size == 4 and column.unsigned) else "int"]
 
     def decode(self, column: Column, target: str, tags: list[str]) -> Lines:
-        """See ``Codec.decode``."""
         size = _SIZES[column.code]
         if size == 3:
             lines = [f"i = from_bytes(b[p:p+3], 'little', signed={not column.unsigned}); p += 3"]
@@ -63,7 +62,6 @@ class Integer:
         ]
 
     def literal(self, column: Column, target: str, branches: int) -> Lines:
-        """See ``Codec.literal``."""
         if column.code == LONGLONG and column.unsigned:
             return [
                 "q = p + 1 + (v[p] >> 1)",
@@ -77,7 +75,7 @@ class Integer:
         ]
 
     def value(self, column: Column, target: str, branches: int) -> Lines:
-        """See ``Codec.value``. An int."""
+        """An int."""
         if column.code == LONGLONG and column.unsigned:
             return ["q = p + 1 + (v[p] >> 1)", f"{target} = from_bytes(v[p+1:q], 'big'); p = q"]
         return [
@@ -85,7 +83,3 @@ class Integer:
             "if z > 127: z, p = read_more(v, p, z)",
             f"{target} = (z >> 1) ^ -(z & 1)",
         ]
-
-    def predicate(self, column: Column, quoted: bytes) -> tuple[bytes, bytes]:
-        """See ``Codec.predicate``."""
-        return plain_predicate(quoted)

@@ -11,14 +11,14 @@ from typing import Any
 
 from schemas.structure import Column
 from schemas.types.binary import read_counted
-from schemas.types.codec import Lines, read_length
+from schemas.types.codec import Codec, Lines, read_length
 from schemas.types.json_avro import json_avro
 from schemas.types.json_sql import typed_literal
 
 JSON = 245
 
 
-class Json:
+class Json(Codec):
     """JSON."""
 
     names: Mapping[str, Any] = {"json_avro": json_avro, "typed_literal": typed_literal}
@@ -28,11 +28,9 @@ class Json:
         return ["string", {"type": "map", "values": "string"}]
 
     def decode(self, column: Column, target: str, tags: list[str]) -> Lines:
-        """See ``Codec.decode``."""
         return [*read_counted(column.meta), f"{target} = json_avro(d, {tags[0]}, {tags[1]})"]
 
     def literal(self, column: Column, target: str, branches: int) -> Lines:
-        """See ``Codec.literal``."""
         return [
             f"if t == {branches * 2}:",
             *(f"    {line}" for line in read_length("d")),
@@ -41,9 +39,9 @@ class Json:
         ]
 
     def value(self, column: Column, target: str, branches: int) -> Lines:
-        """See ``Codec.value``. MySQL's own text."""
+        """MySQL's own text."""
         return [*read_length("d"), f"{target} = d.decode()"]
 
     def predicate(self, column: Column, quoted: bytes) -> tuple[bytes, bytes]:
-        """See ``Codec.predicate``. Compares the text, since 1.0 equals 1 in the server's own comparison."""
+        """Compares the text, since 1.0 equals 1 in the server's own comparison."""
         return b"CAST(CAST(" + quoted + b" AS CHAR) AS BINARY) <=> CAST(CAST(", b" AS CHAR) AS BINARY)"

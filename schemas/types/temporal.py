@@ -12,7 +12,7 @@ from datetime import date, timedelta
 from typing import Any
 
 from schemas.structure import Column
-from schemas.types.codec import Lines, plain_predicate
+from schemas.types.codec import Codec, Lines
 
 DATE, YEAR, NEWDATE, TIMESTAMP2, DATETIME2, TIME2 = 10, 13, 14, 17, 18, 19
 #: formats before 5.6; ``meta`` is the number of fraction digits from the table's definition, not from the binlog
@@ -164,7 +164,7 @@ def _fraction(fsp: int, offset: int) -> tuple[str, int]:
     return f" + ({digits})[:{fsp + 1:d}]", size
 
 
-class Temporal:
+class Temporal(Codec):
     """All date and time types."""
 
     names: Mapping[str, Any] = {
@@ -184,7 +184,6 @@ class Temporal:
         return ["string"]
 
     def decode(self, column: Column, target: str, tags: list[str]) -> Lines:
-        """See ``Codec.decode``."""
         fsp = column.meta
         if column.code in (DATE, NEWDATE):
             return [f"{target} = {tags[0]} + b'\\x14' + DATES[b[p] | b[p+1] << 8 | b[p+2] << 16]; p += 3"]
@@ -210,7 +209,7 @@ class Temporal:
         ]
 
     def literal(self, column: Column, target: str, branches: int) -> Lines:
-        """See ``Codec.literal``. The length of all these texts fits into one byte."""
+        """The length of all these texts fits into one byte."""
         return [
             "q = p + 1 + (v[p] >> 1); d = v[p+1:q]; p = q",
             'if b"\'" in d: raise ValueError("a time contains a quote")',
@@ -218,9 +217,5 @@ class Temporal:
         ]
 
     def value(self, column: Column, target: str, branches: int) -> Lines:
-        """See ``Codec.value``. The canonical text."""
+        """The canonical text."""
         return [f"q = p + 1 + (v[p] >> 1); {target} = v[p+1:q].decode(); p = q"]
-
-    def predicate(self, column: Column, quoted: bytes) -> tuple[bytes, bytes]:
-        """See ``Codec.predicate``."""
-        return plain_predicate(quoted)

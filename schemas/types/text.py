@@ -9,7 +9,7 @@ from schemas.binlog.mariadb_zlib import inflate_column
 from schemas.charsets.text import text_of
 from schemas.structure import Column
 from schemas.types.binary import read_value
-from schemas.types.codec import Lines, read_length, text_predicate
+from schemas.types.codec import Codec, Lines, read_length, text_predicate
 from schemas.varint import VARINT, encode_bytes
 
 #: length prefixes with their union tag: STRING_PREFIX[tag][length]
@@ -56,7 +56,7 @@ def _convert(charset: str) -> str:
     return "latin1_text" if charset == "latin1" else "ascii_based_text"
 
 
-class Text:
+class Text(Codec):
     """Character types."""
 
     names: Mapping[str, Any] = {
@@ -74,7 +74,7 @@ class Text:
         return ["string", "bytes"]
 
     def decode(self, column: Column, target: str, tags: list[str]) -> Lines:
-        """See ``Codec.decode``. ASCII, the most frequent case, needs one test and one concatenation."""
+        """ASCII, the most frequent case, needs one test and one concatenation."""
         lines = read_value(column)
         convert = f"{_convert(column.charset)}(d, {tags[0]}, {tags[1]})"
         if column.charset in _NOT_ASCII_BASED | _SHIFTED_BACKSLASH:
@@ -86,7 +86,6 @@ class Text:
         ]
 
     def literal(self, column: Column, target: str, branches: int) -> Lines:
-        """See ``Codec.literal``."""
         introducer = f"_{column.charset} X'".encode()
         return [
             *read_length("d"),
@@ -97,13 +96,9 @@ class Text:
         ]
 
     def value(self, column: Column, target: str, branches: int) -> Lines:
-        """See ``Codec.value``. Text, or bytes that only the servers can decode."""
+        """Text, or bytes that only the servers can decode."""
         return [*read_length("d"), f"{target} = d.decode() if t == {branches * 2} else d"]
 
     def predicate(self, column: Column, quoted: bytes) -> tuple[bytes, bytes]:
-        """See ``Codec.predicate``.
-
-        Compares in the charset of the upstream's column: in Unicode all bytes without a character are the same question
-        mark.
-        """
+        # In the charset of the upstream's column: in Unicode all bytes without a character are the same question mark.
         return text_predicate(quoted, b"utf8mb4" if column.charset in _UTF8 else column.charset.encode())
