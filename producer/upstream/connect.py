@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -21,6 +22,8 @@ READ_TIMEOUT = 30.0  # seconds
 _MAX_ANSWER = 64 << 20
 # Access denied (three kinds), no privilege, account locked, password expired: waiting does not heal these.
 _DENIED = frozenset({1044, 1045, 1227, 1698, 1862, 1820, 3118, 3955})
+# Raised by answers that no server gives: no row, no number, no GTID set, a name that cannot be one, no time.
+_INVALID_ANSWER = (ValueError, LookupError, TypeError, OverflowError)
 
 
 @dataclass(frozen=True)
@@ -60,15 +63,35 @@ def connect(url: ServerUrl, **options: Any) -> Connection[Any]:
     try:
         return open_connection(url, **({"max_answer": _MAX_ANSWER} | options))
     except pymysql.err.MySQLError as error:
-        raise translate(error, url) from error
+        raise connection_error(error, url) from error
+
+
+@contextmanager
+def connected(url: ServerUrl, **options: Any) -> Iterator[Connection[Any]]:
+    """Open a connection for the ``with`` block, whose errors become UpstreamError; see ``connect``."""
+    with closing(connect(url, **options)) as connection, upstream_errors(url):
+        yield connection
+
+
+@contextmanager
+def upstream_errors(url: ServerUrl) -> Iterator[None]:
+    """Raise errors of the driver and of reading answers as UpstreamError: TR201, TR202, TR209."""
+    try:
+        yield
+    except (pymysql.err.MySQLError, OSError) as error:
+        raise connection_error(error, url) from error
+    except _INVALID_ANSWER as error:
+        what = f"{url} says of itself what no server says: {error or type(error).__name__}"
+        hint = "nothing was done with it; see what answers at this address: on a line that is not encrypted, anybody may"
+        raise UpstreamError("TR209", what, hint=hint) from error
 
 
 class LoginRefused(UpstreamError):
     """TR202: the account may not log in, or not do what replication needs."""
 
 
-def translate(error: Exception, url: ServerUrl) -> UpstreamError:
-    """An error of the driver or socket as ours, with the server's own words."""
+def connection_error(error: Exception, url: ServerUrl) -> UpstreamError:
+    """Return the error for an error of the driver or socket: TR201 or TR202, with the server's own words."""
     number = error.args[0] if error.args and isinstance(error.args[0], int) else 0
     text = str(error.args[-1]) if error.args else str(error)
     if number in _DENIED:
@@ -81,26 +104,8 @@ def translate(error: Exception, url: ServerUrl) -> UpstreamError:
 
 def describe(url: ServerUrl) -> UpstreamInfo:
     """Read the server information that mirror, `check` and `status` need. Raises UpstreamError."""
-    connection = connect(url)
-    try:
+    with connected(url) as connection:
         return _describe(connection)
-    except (pymysql.err.MySQLError, OSError) as error:
-        raise translate(error, url) from error
-    except UNHEARD_OF as error:
-        raise not_believed(error, url) from error
-    finally:
-        connection.close()
-
-
-#: what answers raise that no server gives: no row, no number, no GTID set, a name that cannot be one
-UNHEARD_OF = (ValueError, LookupError, TypeError)
-
-
-def not_believed(error: Exception, url: ServerUrl) -> UpstreamError:
-    """The error for an invalid answer."""
-    what = f"{url} says of itself what no server says: {error or type(error).__name__}"
-    hint = "nothing was done with it; see what answers at this address: on a line that is not encrypted, anybody may"
-    return UpstreamError("TR209", what, hint=hint)
 
 
 def synthetic_uuid(domain: int, server_id: int) -> str:
@@ -187,14 +192,7 @@ def purged(url: ServerUrl, info: UpstreamInfo, missing: str) -> UpstreamError:
 
 def set_at_start(url: ServerUrl, info: UpstreamInfo, file: str) -> GtidSet:
     """The set that a binlog file's own PREVIOUS_GTIDS or GTID_LIST event names. Raises UpstreamError."""
-    connection = connect(url)
-    try:
+    with connected(url) as connection:
         rows = query(connection, "SHOW BINLOG EVENTS IN %s LIMIT 3", (file,))
         texts = [str(row[5]) for row in rows if row[2] in ("Previous_gtids", "Gtid_list")]
         return parse_gtid_set(texts[0].strip("[]"), info.flavor) if texts else empty_gtid_set(info.flavor)
-    except (pymysql.err.MySQLError, OSError) as error:
-        raise translate(error, url) from error
-    except UNHEARD_OF as error:
-        raise not_believed(error, url) from error
-    finally:
-        connection.close()

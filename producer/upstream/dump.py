@@ -17,19 +17,10 @@ import uuid
 from collections.abc import Callable
 from typing import Any
 
-import pymysql
 from pymysql.connections import Connection
 from pymysql.constants.COMMAND import COM_BINLOG_DUMP, COM_REGISTER_SLAVE
 
-from producer.upstream.connect import (
-    UNHEARD_OF,
-    UpstreamInfo,
-    connect,
-    not_believed,
-    purged,
-    query,
-    translate,
-)
+from producer.upstream.connect import UpstreamInfo, connect, purged, query, upstream_errors
 from producer.upstream.packets import UNKNOWN, ServerSaid
 from schemas.access.server_login import tls_of
 from schemas.access.server_url import ServerUrl
@@ -80,17 +71,15 @@ class DumpStream:
         """
         stream = cls(url, info, Where(file=file, position=position), connect(url))
         try:
-            stream._prepare(server_id)
-            flags = _SEND_ANNOTATE_ROWS if info.flavor == "mariadb" else 0
-            flags |= 0 if follow else _DO_NOT_WAIT
-            payload = struct.pack("<IHI", position, flags, server_id) + file.encode()
-            stream._command(COM_BINLOG_DUMP, payload)
-        except (pymysql.err.MySQLError, OSError) as error:
+            with upstream_errors(url):
+                stream._prepare(server_id)
+                flags = _SEND_ANNOTATE_ROWS if info.flavor == "mariadb" else 0
+                flags |= 0 if follow else _DO_NOT_WAIT
+                payload = struct.pack("<IHI", position, flags, server_id) + file.encode()
+                stream._command(COM_BINLOG_DUMP, payload)
+        except UpstreamError:
             stream.close()
-            raise translate(error, url) from error
-        except UNHEARD_OF as error:
-            stream.close()
-            raise not_believed(error, url) from error
+            raise
         return stream
 
     def read(self, timeout: float, take: Callable[[bytes], tuple[int, int]]) -> bool:

@@ -8,17 +8,13 @@ from contextlib import suppress
 from datetime import UTC, datetime
 from typing import Any
 
-import pymysql
-
 from producer.upstream.connect import (
-    UNHEARD_OF,
     UpstreamInfo,
-    connect,
-    not_believed,
+    connected,
     purged,
     query,
     set_at_start,
-    translate,
+    upstream_errors,
 )
 from producer.upstream.peek import GTID_EVENTS, events_from
 from relay_store.layout.directory import file_number
@@ -109,20 +105,13 @@ def _first_transaction(url: ServerUrl, info: UpstreamInfo, file: str) -> tuple[i
 
 def _slave_position(url: ServerUrl) -> MariadbGtidSet:
     rows = _rows(url, "SELECT @@global.gtid_slave_pos")
-    try:
+    with upstream_errors(url):
         return MariadbGtidSet.parse(str(rows[0][0] or "") if rows else "")
-    except ValueError as error:
-        raise not_believed(error, url) from error
 
 
 def _rows(url: ServerUrl, sql: str, arguments: Sequence[Any] = ()) -> Sequence[tuple[Any, ...]]:
-    connection = connect(url, init_command="SET time_zone = '+00:00'")
-    try:
+    with connected(url, init_command="SET time_zone = '+00:00'") as connection:
         return query(connection, sql, arguments)
-    except (pymysql.err.MySQLError, OSError) as error:
-        raise translate(error, url) from error
-    finally:
-        connection.close()
 
 
 def older_table(url: ServerUrl, info: UpstreamInfo, tables: TableFilter) -> str:
@@ -136,14 +125,12 @@ def older_table(url: ServerUrl, info: UpstreamInfo, tables: TableFilter) -> str:
     found = next((row for row in _rows(url, _CREATED) if tables.allows(str(row[0]), str(row[1]))), None)
     if found is None:
         return ""
-    try:
+    with upstream_errors(url):
         db, table, created = found
         began = _began(url, info)
         if began is not None and float(created) >= began:
             return ""
         times = [_moment(float(created)), "an unknown time" if began is None else _moment(began)]
-    except (*UNHEARD_OF, OverflowError) as error:
-        raise not_believed(error, url) from error
     return f"{db}.{table} was made at {times[0]}, and the first binlog file at {times[1]}"
 
 

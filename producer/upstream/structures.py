@@ -17,7 +17,7 @@ from producer.events.compressed import plain_event, unpacked
 from producer.events.query_event import in_lower_case, parse_query_event
 from producer.structures.interpret import Tracked, Unresolved, created
 from producer.structures.store import BinlogPosition, ReadPosition, UpstreamSnapshot
-from producer.upstream.connect import UNHEARD_OF, connect, describe, not_believed, query, translate
+from producer.upstream.connect import connect, connected, describe, query
 from relay_store.layout.directory import file_number
 from relay_store.read.reader import RelayReader
 from relay_store.read.tail import DurableTail
@@ -140,8 +140,8 @@ class UpstreamStructures:
 
     def _reading(self, names: Callable[[Connection[Any]], Iterable[QualifiedName]]) -> UpstreamSnapshot:
         since = self._place()
-        connection = connect(self._url, charset="utf8mb4", read_timeout=60, max_answer=_MAX_ANSWER)
-        try:
+        options = {"charset": "utf8mb4", "read_timeout": 60, "max_answer": _MAX_ANSWER}
+        with connected(self._url, **options) as connection:
             _prepare(connection)
             wanted = [name for name in names(connection) if self._tables.allows(*name)]
             tables = {name: found for name in wanted if (found := _table(connection, name, self._flavor))}
@@ -151,12 +151,6 @@ class UpstreamStructures:
             databases = {
                 str(db): _charset(str(charset)) for db, charset in rows if not never_replicated(str(db))
             }
-        except (pymysql.err.MySQLError, OSError) as error:
-            raise translate(error, self._url) from error
-        except UNHEARD_OF as error:
-            raise not_believed(error, self._url) from error
-        finally:
-            connection.close()
         whole = not any(isinstance(table, Unresolved) for table in tables.values())
         return UpstreamSnapshot(since, self._place(), tables, databases, whole)
 
