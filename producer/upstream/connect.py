@@ -81,9 +81,12 @@ def upstream_errors(url: ServerUrl) -> Iterator[None]:
     except (pymysql.err.MySQLError, OSError) as error:
         raise connection_error(error, url) from error
     except _INVALID_ANSWER as error:
-        what = f"{url} says of itself what no server says: {error or type(error).__name__}"
-        hint = "nothing was done with it; see what answers at this address: on a line that is not encrypted, anybody may"
-        raise UpstreamError("TR209", what, hint=hint) from error
+        raise UpstreamError(
+            "TR209",
+            f"{url} says of itself what no server says: {error or type(error).__name__}",
+            hint="nothing was done with it; see what answers at this address: on a line that is not encrypted, anybody"
+            " may",
+        ) from error
 
 
 class LoginRefused(UpstreamError):
