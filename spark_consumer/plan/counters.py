@@ -21,7 +21,7 @@ class RowCounts:
         causality_groups: groups of rows that conflict with no row of another group.
         conflicts: rows that joined the group of another row.
         parts: the parts that workers apply.
-        merged: changes that were written by one statement together with others.
+        merged: changes that were added to the statement of another change.
     """
 
     filtered: int = 0

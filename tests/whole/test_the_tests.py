@@ -32,3 +32,10 @@ def test_every_folder_of_tests_is_a_package() -> None:
 def test_no_folder_has_more_than_fifteen_modules() -> None:
     for folder in {path.parent for path in TESTS.rglob("test_*.py")}:
         assert len(list(folder.glob("test_*.py"))) <= 15, folder
+
+
+def test_no_test_is_longer_than_a_screen() -> None:
+    for path in TESTS.rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.FunctionDef):
+                assert (node.end_lineno or 0) - node.lineno < 60, f"{path} {node.name}"

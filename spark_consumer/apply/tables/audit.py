@@ -44,7 +44,7 @@ CREATE TABLE tailrace.channel_counters (
   routed BIGINT NOT NULL COMMENT 'changes applied to a table with another name',
   expression_filtered BIGINT NOT NULL COMMENT 'changes left out because of their values',
   compacted BIGINT NOT NULL COMMENT 'changes replaced by another change of the same row',
-  merged BIGINT NOT NULL COMMENT 'rows written by statements for many rows',
+  merged BIGINT NOT NULL COMMENT 'changes added to the statement of another change',
   causality_groups BIGINT NOT NULL DEFAULT 0 COMMENT 'groups of conflicting rows that workers wrote',
   conflicts BIGINT NOT NULL DEFAULT 0 COMMENT 'rows added to a group that another row started',
   parts BIGINT NOT NULL DEFAULT 0 COMMENT 'transactions of workers',
