@@ -12,7 +12,8 @@ from dataclasses import asdict
 from typing import Any
 
 from compose.artifacts import fetch_all
-from compose.stack import FLAVORS, Stack
+from compose.databases import FLAVORS
+from compose.stack import Stack
 from schemas.errors import StackError
 
 

@@ -230,6 +230,9 @@ class MySQL(Database):
         return cache.bundle(f"{root.name}-data{''.join(lasting)}", build)
 
 
+FLAVORS: dict[str, type[Database]] = {"mysql": MySQL, "mariadb": MariaDB}
+
+
 def _root_over_tcp() -> list[str]:
     # Names are not resolved, so root@localhost is the socket's root only.
     return ["CREATE USER root@'127.0.0.1'", "GRANT ALL ON *.* TO root@'127.0.0.1' WITH GRANT OPTION"]

@@ -11,13 +11,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from compose.databases import Database, MariaDB, MySQL
+from compose.databases import FLAVORS, Database, Flavor
 from compose.kafka import Kafka
 from compose.servers import Server
 from schemas.errors import StackError
-
-Flavor = Literal["mariadb", "mysql"]
-FLAVORS: dict[str, type[Database]] = {"mariadb": MariaDB, "mysql": MySQL}
 
 
 @dataclass(frozen=True)

@@ -27,22 +27,26 @@ MEANING = {
 """What an exit code says. Every command has the first three."""
 
 READ_ON = {
-    "channel": "[REPLAY.md](REPLAY.md)",
+    "channel": "[REPLAY.md](REPLAY.md#several-channels)",
+    "channel rewind": "[REPLAY.md](REPLAY.md#rewind)",
     "check": "[OPERATING.md](OPERATING.md#before-the-first-start)",
+    "compare": "[OPERATING.md](OPERATING.md#comparing-both-servers)",
     "config": "[SETUP.md](SETUP.md#configuration)",
     "consume": "[OPERATING.md](OPERATING.md), [REPLAY.md](REPLAY.md)",
     "error": "[OPERATING.md](OPERATING.md#a-refused-event)",
     "produce": "[RELAY_LOG.md](RELAY_LOG.md)",
-    "recover": "[RECOVERY.md](RECOVERY.md)",
-    "relay": "[RELAY_LOG.md](RELAY_LOG.md), [PURGING.md](PURGING.md)",
-    "reset": "[RECOVERY.md](RECOVERY.md)",
+    "recover": "[RECOVERY.md](RECOVERY.md#the-upstream-and-kafka-are-gone)",
+    "relay": "[RELAY_LOG.md](RELAY_LOG.md#inspecting-it)",
+    "relay purge": "[PURGING.md](PURGING.md#by-hand)",
+    "relay readers": "[PURGING.md](PURGING.md#readers)",
+    "reset": "[RECOVERY.md](RECOVERY.md#the-relay-log-is-damaged)",
     "run": "[OPERATING.md](OPERATING.md#running-both)",
     "schema": "[FORMAT.md](FORMAT.md#tracked-structures)",
     "stack": "[SETUP.md](SETUP.md#servers-to-try-it-with)",
     "status": "[STATUS.md](STATUS.md)",
     "topic": "[FORMAT.md](FORMAT.md)",
 }
-"""The page that says more about a command or a group of commands."""
+"""The page that says more about a command, or about all commands of a group that have none of their own."""
 
 HEAD = """\
 # Commands
@@ -89,14 +93,8 @@ def _section(name: str, command: Any) -> Iterator[str]:
         yield from ("", "| option | default | meaning |", "|---|---|---|")
         yield from (_row(one) for one in options)
     codes = sorted({ExitCode.OK, ExitCode.FAILED, ExitCode.USAGE, *_own_codes(command)})
-    yield from (
-        "",
-        f"Exit codes: {', '.join(str(code.value) for code in codes)}. See {READ_ON[_topic(name)]}.",
-    )
-
-
-def _topic(name: str) -> str:
-    return "check" if name == "compare" else name.split()[0]
+    read_on = READ_ON.get(name) or READ_ON[name.split()[0]]
+    yield from ("", f"Exit codes: {', '.join(str(code.value) for code in codes)}. See {read_on}.")
 
 
 def _paragraphs(text: str) -> list[str]:

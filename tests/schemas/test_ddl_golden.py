@@ -11,14 +11,13 @@ from typing import Any
 
 import pytest
 
-from compose.databases import Database
+from compose.databases import FLAVORS, Database
 from producer.events.compressed import plain_event
 from producer.events.query_event import QueryEvent, epoch_ddl, parse_query_event
 from schemas.binlog.framing import CHECKSUM_SIZE, HEADER, HEADER_SIZE, MARIADB_QUERY_COMPRESSED, QUERY
 from schemas.ddl.classify import Category, ClassifiedStatement, classify
 from schemas.ddl.lexer import Flavor
 from schemas.quote import quoted
-from tests.support.flavors import FLAVORS
 from tests.support.golden.ddl_golden import Case, cases, render
 
 pytestmark = pytest.mark.servers

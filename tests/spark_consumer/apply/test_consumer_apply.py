@@ -8,12 +8,11 @@ from typing import Any
 
 import pytest
 
-from compose.databases import Database
+from compose.databases import FLAVORS, Database
 from schemas.errors import DownstreamError, LogError
 from spark_consumer.apply.ddl.run import DdlApplier
 from spark_consumer.plan.counters import Applied
 from tests.support.applying.apply_steps import apply_steps, open_applier, prepared
-from tests.support.flavors import FLAVORS
 from tests.support.names import own_name
 from tests.support.processes.child import in_child
 

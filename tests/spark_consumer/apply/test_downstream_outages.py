@@ -17,7 +17,7 @@ from typing import Any
 import pymysql
 import pytest
 
-from compose.databases import Database
+from compose.databases import FLAVORS, Database
 from schemas.access.server_url import ServerUrl
 from schemas.errors import DownstreamError
 from schemas.structure import TableStructure
@@ -25,7 +25,6 @@ from spark_consumer.apply.workers import apply_part
 from spark_consumer.rules.config import ConsumerConfig
 from tests.support.applying.parts import MemoryLog, apply_log
 from tests.support.epochs.fake_topic import insert, integer, text, update
-from tests.support.flavors import FLAVORS
 from tests.support.waiting import wait_until
 
 pytestmark = pytest.mark.servers

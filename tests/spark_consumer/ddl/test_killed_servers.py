@@ -19,7 +19,7 @@ from typing import Any
 
 import pytest
 
-from compose.databases import Database
+from compose.databases import FLAVORS, Database
 from schemas.access.server_url import ServerUrl
 from schemas.wire.epoch import SchemaChanged
 from spark_consumer.apply.ddl.outcome import snapshot_now
@@ -28,7 +28,6 @@ from spark_consumer.target.session import closing, connect
 from tests.support.applying.apply_steps import apply_steps, open_applier
 from tests.support.applying.binlog_applied import Channel, definitions, epochs_since
 from tests.support.binlogs.binlog_rows import binlog_end
-from tests.support.flavors import FLAVORS
 from tests.support.processes.killing import Child, Killer
 from tests.support.waiting import wait_until
 
