@@ -487,7 +487,7 @@ def _alter_table(cursor: Cursor) -> ClassifiedStatement:
     for first in clause_starts(cursor):
         if first.key == "RENAME" and (new := new_table_name(cursor)):
             table = table._replace(renamed_to_db=new.db, renamed_to=new.table)
-        elif first.key in ("DISCARD", "IMPORT"):
+        elif first.key in ("DISCARD", "IMPORT") and cursor.peek().key in ("TABLESPACE", "PARTITION"):
             return ClassifiedStatement("ALTER TABLE", Category.FILES, (table,))
         elif other := partition_partner(cursor, first.key):
             others.append(other)

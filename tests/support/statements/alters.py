@@ -118,10 +118,10 @@ _LAST = (
 )
 # Each of these is a statement's only clause.
 _ALONE = (
-    "ORDER BY {n} DESC, b",
+    "ORDER BY {n} DESC, {n}",
     "ADD PARTITION (PARTITION p1 VALUES IN (1, 2))",
     "ADD PARTITION PARTITIONS 2",
-    "DROP PARTITION p0, p1",
+    "DROP PARTITION p0, import",
     "TRUNCATE PARTITION p0, p1",
     "TRUNCATE PARTITION ALL",
     "COALESCE PARTITION 2",
