@@ -1,12 +1,13 @@
-"""A cursor over a statement's tokens, to read optional words and names, and to skip clauses."""
+"""A statement's tokens: read from left to right by a cursor, or looked at by index in a list."""
 
 from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterable, Iterator
+from itertools import takewhile
 from typing import NamedTuple
 
-from schemas.ddl.lexer import Dialect, Lexer, Token, TokenKind
+from schemas.ddl.lexer import NAME_KINDS, Dialect, Lexer, Token, TokenKind
 
 
 class Unparsable(ValueError):
@@ -32,7 +33,6 @@ class Reference(NamedTuple):
 
 
 _END = Token(TokenKind.END, "", "", -1, -1)
-_NAME_KINDS = (TokenKind.WORD, TokenKind.QUOTED)
 
 
 class Cursor:
@@ -108,7 +108,7 @@ class Cursor:
     def name(self) -> str:
         """Read one identifier, quoted or not."""
         token = self.next()
-        if token.kind not in _NAME_KINDS or not token.text:
+        if token.kind not in NAME_KINDS or not token.text:
             raise Unparsable(f"expected a name, found {token.text or token.kind.value!r}")
         if token.kind is TokenKind.WORD and token.text.isdecimal() and token.text.isascii():
             raise Unparsable(f"expected a name, found the number {token.text}")
@@ -204,10 +204,58 @@ class Cursor:
     def _after_dot(self) -> str:
         # After a dot both servers' lexers treat any word as a name, including keywords and digits.
         token = self.next()
-        if token.kind not in _NAME_KINDS or not token.text:
+        if token.kind not in NAME_KINDS or not token.text:
             raise Unparsable(f"expected a name after the dot, found {token.text or token.kind.value!r}")
         return token.text
 
     def _found(self) -> str:
         token = self.peek()
         return repr(token.text) if token.text else token.kind.value
+
+
+class TokenList(list[Token]):
+    """All tokens of a statement, for readers that look at them by index.
+
+    Args:
+        end: offset at which to stop reading; None means the statement's end.
+
+    Attributes:
+        gaps: start and end of each comment and comment mark.
+
+    Raises:
+        LexError: a quote or comment is not closed.
+    """
+
+    def __init__(self, statement: str, dialect: Dialect, end: int | None = None) -> None:
+        lexer = Lexer(statement, dialect)
+        super().__init__(lexer if end is None else takewhile(lambda token: token.start < end, lexer))
+        self.gaps = lexer.gaps
+
+    def key(self, index: int) -> str:
+        """Return the word in capitals, or the sign; "" for a quoted name, a string, and outside of the statement."""
+        return self[index].key if 0 <= index < len(self) else ""
+
+    def keys(self, index: int, count: int) -> tuple[str, ...]:
+        """Return ``key`` of some tokens in a row."""
+        return tuple(self.key(index + ahead) for ahead in range(count))
+
+    def find(self, *keys: str, start: int = 0) -> int:
+        """Return the index of the first of these words or signs, -1 without one."""
+        return next((index for index in range(start, len(self)) if self[index].key in keys), -1)
+
+    def is_name(self, index: int) -> bool:
+        """Whether there is a name; a keyword may be one, a number is none."""
+        if not 0 <= index < len(self):
+            return False
+        token = self[index]
+        number = token.kind is TokenKind.WORD and token.text.isascii() and token.text.isdecimal()
+        return token.kind in NAME_KINDS and not number
+
+    def table_at(self, index: int, default_db: str) -> Reference | None:
+        """Return the ``table`` or ``db.table`` that starts at a token; None if there is no name."""
+        if not self.is_name(index):
+            return None
+        first = self[index]
+        if self.key(index + 1) != ".":
+            return Reference(first.start, first.end, default_db, first.text)
+        return Reference(first.start, self[index + 2].end, first.text, self[index + 2].text)

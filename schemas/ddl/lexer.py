@@ -39,6 +39,10 @@ class TokenKind(Enum):
     END = "end of statement"
 
 
+#: what a name may be
+NAME_KINDS = (TokenKind.WORD, TokenKind.QUOTED)
+
+
 class Token(NamedTuple):
     """One token: ``text`` is unquoted for names, upper case in ``key`` for unquoted words, else the sign."""
 

@@ -10,11 +10,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from itertools import takewhile
 
 from schemas.ddl.classify import Category, ClassifiedStatement, classify
-from schemas.ddl.cursor import Reference
-from schemas.ddl.lexer import Dialect, Flavor, Lexer, LexError, Token, TokenKind, dialect_of
+from schemas.ddl.cursor import Reference, TokenList
+from schemas.ddl.lexer import Dialect, Flavor, LexError, TokenKind, dialect_of
 from schemas.ddl.view_query import Qualified, Read, UnreadableQuery, read_query
 from schemas.letter_case import lowered
 from schemas.quote import quoted
@@ -22,7 +21,6 @@ from schemas.quote import quoted
 #: a function from an upstream's database and table to the new ones; the table is None for a database
 NewName = Callable[[str, str | None], tuple[str, str | None]]
 
-_NAMES = (TokenKind.WORD, TokenKind.QUOTED)
 _BODIES = ("CREATE TABLE", "ALTER TABLE", "CREATE INDEX")
 _WITH_QUERY = (
     "CREATE VIEW",
@@ -140,14 +138,11 @@ class _Text:
         new_name: NewName,
         end: int | None = None,
     ) -> None:
-        lexer = Lexer(statement, dialect)
-        limit = len(statement) if end is None else end
         self._statement = statement
         try:
-            self._tokens = list(takewhile(lambda token: token.start < limit, lexer))
+            self._tokens = TokenList(statement, dialect, end)
         except LexError as error:
             raise Unroutable(str(error)) from error
-        self._gaps = lexer.gaps
         self._flavor = dialect.flavor
         self._default_db = default_db
         self._new_name = new_name
@@ -186,8 +181,8 @@ class _Text:
 
     def _named_at(self, index: int, own: Reference) -> Iterator[Reference]:
         """Yield the tables after the keyword at ``index``."""
-        token, following = self._tokens[index], index + 1
-        if token.kind is not TokenKind.WORD or self._key(index - 1) == ".":
+        token, following, key = self._tokens[index], index + 1, self._tokens.key
+        if token.kind is not TokenKind.WORD or key(index - 1) == ".":
             return
         if token.key == "REFERENCES":
             # Without a database, the table is in the database of the table with the foreign key, not the session's.
@@ -195,30 +190,31 @@ class _Text:
         elif token.key == "LIKE" and self._follows(index, own):
             yield self._reference(following, self._default_db)
         elif token.key == "UNION":
-            following += self._key(following) == "="
-            while self._key(following) in ("(", ","):
+            following += key(following) == "="
+            while key(following) in ("(", ","):
                 reference = self._reference(following + 1, self._default_db)
                 yield reference
                 following = next(i for i, t in enumerate(self._tokens) if t.start >= reference.end)
         elif self._flavor == "mariadb":
-            if token.key in _SEQUENCE_FUNCTIONS and self._key(following) == "(":
+            if token.key in _SEQUENCE_FUNCTIONS and key(following) == "(":
                 yield self._reference(following + 1, self._default_db)
-            elif token.key in ("NEXT", "PREVIOUS") and self._keys(following, 2) == ("VALUE", "FOR"):
+            elif token.key in ("NEXT", "PREVIOUS") and self._tokens.keys(following, 2) == ("VALUE", "FOR"):
                 yield self._reference(following + 2, self._default_db)
 
     def _follows(self, index: int, own: Reference) -> bool:
         """Whether the token directly follows the table's own name, or is in a parenthesis there."""
         before = index - 1
-        if self._key(before) == "(":
+        if self._tokens.key(before) == "(":
             before -= 1
         return before >= 0 and self._tokens[before].end == own.end
 
     def _column_at(self, index: int, db: str) -> _Change | None:
         """Return the change of the table in ``table.column`` or ``database.table.column``."""
-        if self._key(index - 1) == "." or not self._is_name(index) or self._key(index + 1) != ".":
+        tokens = self._tokens
+        if tokens.key(index - 1) == "." or not tokens.is_name(index) or tokens.key(index + 1) != ".":
             return None
-        token, second = self._tokens[index], self._tokens[index + 2]
-        if self._key(index + 3) == ".":
+        token, second = tokens[index], tokens[index + 2]
+        if tokens.key(index + 3) == ".":
             reference = Reference(token.start, second.end, token.text, second.text)
             return self.change(reference)
         new_db, new_table = self._new_name(db, token.text)
@@ -238,9 +234,9 @@ class _Text:
         """
         try:
             begin = next(i for i, token in enumerate(self._tokens) if token.start >= start)
-            if self._key(begin) == "(":
+            if self._tokens.key(begin) == "(":
                 begin = 1 + next(i for i, token in enumerate(self._tokens) if i > begin and token.key == ")")
-            if self._key(begin) != "AS":
+            if self._tokens.key(begin) != "AS":
                 raise Unroutable("its query was not found")
             oracle = self._flavor == "mariadb" and bool(sql_mode & _ORACLE)
             query = read_query(self._tokens, begin + 1, self._default_db, self._flavor, oracle=oracle)
@@ -289,32 +285,13 @@ class _Text:
         return "".join([*parts, self._statement[position:]])
 
     def _at(self, start: int, end: int, text: str) -> _Change:
-        if any(gap_start < end and start < gap_end for gap_start, gap_end in self._gaps):
+        if any(gap_start < end and start < gap_end for gap_start, gap_end in self._tokens.gaps):
             raise Unroutable(f"there is a comment inside the name {self._statement[start:end]!r}")
         return _Change(start, end, text)
 
     def _reference(self, index: int, default_db: str) -> Reference:
         """Read the table at ``index``."""
-        if not self._is_name(index):
+        found = self._tokens.table_at(index, default_db)
+        if found is None:
             raise Unroutable(f"expected a table's name after {self._tokens[index - 1].text!r}")
-        first = self._tokens[index]
-        if self._key(index + 1) != ".":
-            return Reference(first.start, first.end, default_db, first.text)
-        second = self._tokens[index + 2]
-        return Reference(first.start, second.end, first.text, second.text)
-
-    def _is_name(self, index: int) -> bool:
-        if index >= len(self._tokens):
-            return False
-        token = self._tokens[index]
-        return token.kind in _NAMES and not (token.kind is TokenKind.WORD and _is_number(token))
-
-    def _key(self, index: int) -> str:
-        return self._tokens[index].key if 0 <= index < len(self._tokens) else ""
-
-    def _keys(self, index: int, count: int) -> tuple[str, ...]:
-        return tuple(self._key(index + i) for i in range(count))
-
-
-def _is_number(token: Token) -> bool:
-    return token.text.isascii() and token.text.isdecimal()
+        return found

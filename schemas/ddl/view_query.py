@@ -11,13 +11,11 @@ SYSTEM_TIME.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
-from schemas.ddl.cursor import Reference
+from schemas.ddl.cursor import Reference, TokenList
 from schemas.ddl.lexer import Flavor, Token, TokenKind
 
-_NAMES = (TokenKind.WORD, TokenKind.QUOTED)
 # Words that may follow a table, or its alias without AS.
 _AFTER_TABLE = frozenset(
     {
@@ -153,7 +151,7 @@ class _Level:
 
 
 def read_query(
-    tokens: Sequence[Token], start: int, default_db: str, flavor: Flavor, *, oracle: bool = False
+    tokens: TokenList, start: int, default_db: str, flavor: Flavor, *, oracle: bool = False
 ) -> Query:
     """Read the names in a query.
 
@@ -170,9 +168,7 @@ def read_query(
 
 
 class _Reader:
-    def __init__(
-        self, tokens: Sequence[Token], start: int, default_db: str, flavor: Flavor, oracle: bool
-    ) -> None:
+    def __init__(self, tokens: TokenList, start: int, default_db: str, flavor: Flavor, oracle: bool) -> None:
         self._tokens, self._at = tokens, start
         self._default_db, self._flavor, self._oracle = default_db, flavor, oracle
         self._levels = [_Level()]
@@ -182,19 +178,14 @@ class _Reader:
 
     def _key(self, ahead: int = 0) -> str:
         """Return the word in capitals, or the sign; "" for a quoted name, a string, and after the end."""
-        at = self._at + ahead
-        return self._tokens[at].key if 0 <= at < len(self._tokens) else ""
+        return self._tokens.key(self._at + ahead)
 
     def _keys(self, count: int) -> tuple[str, ...]:
-        return tuple(self._key(ahead) for ahead in range(count))
+        return self._tokens.keys(self._at, count)
 
     def _is_name(self, ahead: int = 0) -> bool:
         at = self._at + ahead
-        if not 0 <= at < len(self._tokens):
-            return False
-        token = self._tokens[at]
-        number = token.kind is TokenKind.WORD and token.text.isascii() and token.text[0].isdigit()
-        return token.kind in _NAMES and not (number and not _has_letters(token.text))
+        return self._tokens.is_name(at) and not _is_number(self._tokens[at])
 
     def _skip_group(self) -> None:
         """Skip the parenthesis that opens here."""
@@ -465,10 +456,11 @@ class _Reader:
             self._at += 3
 
 
-def _has_letters(text: str) -> bool:
-    """Whether a word that starts with a digit is a name, and not a number such as 1, 1e5, 0x1f, 0b1."""
-    body = text.lower()
-    if body.startswith(("0x", "0b")):
+def _is_number(token: Token) -> bool:
+    """Whether a word is a number such as 1, 1e5, 0x1f, 0b1. Other words that start with a digit are names."""
+    if token.kind is not TokenKind.WORD or not token.text.isascii() or not token.text[0].isdigit():
         return False
-    mantissa, _, exponent = body.partition("e")
-    return not (mantissa.isdecimal() and (not exponent or exponent.isdecimal()) and body.count("e") <= 1)
+    text = token.text.lower()
+    mantissa, _, exponent = text.partition("e")
+    simple = mantissa.isdecimal() and (not exponent or exponent.isdecimal()) and text.count("e") <= 1
+    return simple or text.startswith(("0x", "0b"))

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Collection
 
 from schemas.ddl.classify import ClassifiedStatement, classify
-from schemas.ddl.lexer import Dialect, Flavor, Lexer, Token, dialect_of
+from schemas.ddl.cursor import TokenList
+from schemas.ddl.lexer import Flavor, Token, dialect_of
 from schemas.quote import quoted
 
 #: the kinds whose lists of tables can be shortened
 LISTS = ("DROP TABLE", "DROP VIEW", "DROP SEQUENCE", "RENAME TABLE")
-_MIDDLE = "it has executable comments in its list of names"
 
 
 class NotEditable(ValueError):
@@ -36,9 +36,9 @@ def keep_items(
         return statement
     items = _items(found)
     first, last = items[0][0], items[-1][1]
-    for start, end in _gaps(statement, dialect_of(flavor, sql_mode)):
-        if first <= start and end <= last and statement[start:end].startswith(("/*!", "/*M!", "*/")):
-            raise NotEditable(_MIDDLE)
+    gaps = TokenList(statement, dialect_of(flavor, sql_mode)).gaps
+    if any(first <= start and end <= last for start, end in gaps if _is_executable(statement, start)):
+        raise NotEditable("it has executable comments in its list of names")
     parts = [statement[start:end] for index, (start, end) in enumerate(items) if index in kept]
     return statement[:first] + ", ".join(parts) + statement[last:]
 
@@ -51,42 +51,43 @@ def _items(found: ClassifiedStatement) -> list[tuple[int, int]]:
     return [(old.start, new.end) for old, new in zip(references[::2], references[1::2], strict=True)]
 
 
-def _gaps(statement: str, dialect: Dialect) -> list[tuple[int, int]]:
-    lexer = Lexer(statement, dialect)
-    for _ in lexer:
-        pass
-    return lexer.gaps
+def _is_executable(statement: str, gap: int) -> bool:
+    """Whether a gap is an executable comment, or a mark of one."""
+    return statement.startswith(("/*!", "/*M!", "*/"), gap)
 
 
 def with_if_exists(statement: str, flavor: Flavor, *, sql_mode: int = 0) -> str:
     """Return ``DROP …`` as ``DROP … IF EXISTS``."""
-    tokens = list(Lexer(statement, dialect_of(flavor, sql_mode)))
-    for index, token in enumerate(tokens):
-        following = tokens[index + 1] if index + 1 < len(tokens) else None
-        if token.key not in _DROPPED or (following is not None and following.key == "BODY"):
-            continue
-        if following is not None and following.key == "IF":
-            return statement
-        return f"{statement[: token.end]} IF EXISTS{statement[token.end :]}"
-    raise NotEditable("the kind of object that it drops is not known")
+    tokens = TokenList(statement, dialect_of(flavor, sql_mode))
+    what = tokens.find(*_DROPPED)
+    if what < 0:
+        raise NotEditable("the kind of object that it drops is not known")
+    what += tokens.keys(what, 2) == ("PACKAGE", "BODY")
+    if tokens.key(what + 1) == "IF":
+        return statement
+    return f"{statement[: tokens[what].end]} IF EXISTS{statement[tokens[what].end :]}"
 
 
 _DROPPED = frozenset(
-    ("TABLE", "TABLES", "VIEW", "SEQUENCE", "PROCEDURE", "FUNCTION", "EVENT", "PACKAGE", "BODY", "LIBRARY")
+    ("TABLE", "TABLES", "VIEW", "SEQUENCE", "PROCEDURE", "FUNCTION", "EVENT", "PACKAGE", "LIBRARY")
 )
 
 
 def as_replacing(statement: str, flavor: Flavor, *, sql_mode: int = 0) -> str:
     """Return MariaDB's ``CREATE SEQUENCE`` as ``CREATE OR REPLACE SEQUENCE``."""
-    tokens = list(Lexer(statement, dialect_of(flavor, sql_mode)))
-    words = [token.key for token in tokens]
-    at = words.index("CREATE")
-    if words[at + 1 : at + 3] == ["OR", "REPLACE"]:
+    tokens = TokenList(statement, dialect_of(flavor, sql_mode))
+    verb = tokens.find("CREATE")
+    if tokens.keys(verb + 1, 2) == ("OR", "REPLACE"):
         return statement
-    what = words.index("SEQUENCE", at)
-    optional = words[what + 1 : what + 4] == ["IF", "NOT", "EXISTS"]
-    name = tokens[what + 4 if optional else what + 1]
-    return f"{statement[: tokens[at].start]}CREATE OR REPLACE SEQUENCE {statement[name.start :]}"
+    name = _created(tokens, tokens.find("SEQUENCE", start=verb))
+    return f"{statement[: tokens[verb].start]}CREATE OR REPLACE SEQUENCE {statement[name.start :]}"
+
+
+def _created(tokens: TokenList, what: int) -> Token:
+    """Return the first token of the name after a kind of object and perhaps IF NOT EXISTS."""
+    if what < 0:
+        raise NotEditable("the kind of object that it creates was not found")
+    return tokens[what + (4 if tokens.keys(what + 1, 3) == ("IF", "NOT", "EXISTS") else 1)]
 
 
 def as_alter_database(statement: str, flavor: Flavor, *, sql_mode: int = 0) -> str:
@@ -98,12 +99,9 @@ def as_alter_database(statement: str, flavor: Flavor, *, sql_mode: int = 0) -> s
     Raises:
         NotEditable: an executable comment starts before the options and ends in them.
     """
-    lexer = Lexer(statement, dialect_of(flavor, sql_mode))
-    tokens = list(lexer)
-    words = [token.key for token in tokens]
-    at = next(index for index, word in enumerate(words) if word in ("DATABASE", "SCHEMA")) + 1
-    name = tokens[at + 3 if words[at : at + 3] == ["IF", "NOT", "EXISTS"] else at]
-    gaps = [statement[start:end] for start, end in lexer.gaps if start >= name.end]
+    tokens = TokenList(statement, dialect_of(flavor, sql_mode))
+    name = _created(tokens, tokens.find("DATABASE", "SCHEMA"))
+    gaps = [statement[start:end] for start, end in tokens.gaps if start >= name.end]
     if gaps.count("*/") != sum(text.startswith(("/*!", "/*M!")) for text in gaps):
         raise NotEditable("the database's name is in an executable comment")
     head, options = f"ALTER DATABASE {statement[name.start : name.end]}", statement[name.end :]
@@ -122,13 +120,12 @@ _CHARSET = frozenset(("CHARACTER", "CHARSET", "CHAR", "COLLATE"))
 
 def with_definer(statement: str, flavor: Flavor, user: str, host: str, *, sql_mode: int = 0) -> str:
     """Add a DEFINER to ``ALTER EVENT``: without one the session's account becomes the definer."""
-    tokens = list(Lexer(statement, dialect_of(flavor, sql_mode)))
-    words = [token.key for token in tokens]
-    at = words.index("ALTER") if "ALTER" in words else -1
-    if at < 0 or "DEFINER" in words[at : at + 2]:
+    tokens = TokenList(statement, dialect_of(flavor, sql_mode))
+    verb = tokens.find("ALTER")
+    if verb < 0 or tokens.key(verb + 1) == "DEFINER":
         return statement
     account = f"{quoted(user)}@{quoted(host)}"
-    return f"{statement[: tokens[at].end]} DEFINER={account}{statement[tokens[at].end :]}"
+    return f"{statement[: tokens[verb].end]} DEFINER={account}{statement[tokens[verb].end :]}"
 
 
 def with_event_disabled(statement: str, flavor: Flavor, *, sql_mode: int = 0) -> str:
@@ -137,39 +134,37 @@ def with_event_disabled(statement: str, flavor: Flavor, *, sql_mode: int = 0) ->
     Raises:
         NotEditable: there is an executable comment before the event's body.
     """
-    lexer = Lexer(statement, dialect_of(flavor, sql_mode))
-    tokens = list(lexer)
+    tokens = TokenList(statement, dialect_of(flavor, sql_mode))
     end = _head_end(tokens)
     limit = tokens[end].start if end < len(tokens) else len(statement)
-    for start, stop in lexer.gaps:
-        if start < limit and statement[start:stop].startswith(("/*!", "/*M!", "*/")):
-            raise NotEditable("the event has executable comments")
-    status = _status(tokens[:end])
+    if any(start < limit and _is_executable(statement, start) for start, _ in tokens.gaps):
+        raise NotEditable("the event has executable comments")
+    status = _status(tokens, end)
     if status is None:
         at = tokens[end - 1].end
         return f"{statement[:at]} DISABLE ON SLAVE{statement[at:]}"
     return f"{statement[: status[0]]}DISABLE ON SLAVE{statement[status[1] :]}"
 
 
-def _head_end(tokens: list[Token]) -> int:
+def _head_end(tokens: TokenList) -> int:
     """Return the index of COMMENT or DO; the event's status can only be before it."""
-    depth, seen_event = 0, 0
+    depth, event = 0, tokens.find("EVENT")
     for index, token in enumerate(tokens):
         depth += {"(": 1, ")": -1}.get(token.key, 0)
-        if token.key == "EVENT" and not seen_event:
-            seen_event = index
-        named = index > seen_event + 1 and tokens[index - 1].key not in (".", "EXISTS", "TO", "EVENT")
-        if depth == 0 and seen_event and named and token.key in ("COMMENT", "DO"):
+        past_name = 0 <= event < index - 1 and tokens.key(index - 1) not in _BEFORE_NAME
+        if depth == 0 and past_name and token.key in ("COMMENT", "DO"):
             return index
     return len(tokens)
 
 
-def _status(tokens: list[Token]) -> tuple[int, int] | None:
+def _status(tokens: TokenList, end: int) -> tuple[int, int] | None:
     """Return start and end of ENABLE, DISABLE or DISABLE ON … in the text: the last such words that are not a name."""
-    for index in range(len(tokens) - 1, 1, -1):
-        token = tokens[index]
-        if token.key in ("ENABLE", "DISABLE") and tokens[index - 1].key not in (".", "EVENT", "EXISTS", "TO"):
-            following = [t.key for t in tokens[index + 1 : index + 3]]
-            long = len(following) == 2 and following[0] == "ON" and following[1] in ("SLAVE", "REPLICA")
-            return token.start, tokens[index + 2].end if long else token.end
+    for index in range(end - 1, 1, -1):
+        if tokens.key(index) in ("ENABLE", "DISABLE") and tokens.key(index - 1) not in _BEFORE_NAME:
+            long = index + 2 < end and tokens.keys(index + 1, 2) in (("ON", "SLAVE"), ("ON", "REPLICA"))
+            return tokens[index].start, tokens[index + 2 if long else index].end
     return None
+
+
+# After these the event's name follows, which may be any word.
+_BEFORE_NAME = (".", "EXISTS", "TO", "EVENT")

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from itertools import takewhile
 
 from schemas.ddl.alter_clauses import clauses_of
-from schemas.ddl.cursor import Unparsable
-from schemas.ddl.lexer import Flavor, Lexer, Token, TokenKind, dialect_of
+from schemas.ddl.cursor import TokenList, Unparsable
+from schemas.ddl.lexer import Flavor, Lexer, TokenKind, dialect_of
 from schemas.wire.epoch import SchemaChanged
 from spark_consumer.ddl.alter_values import RANDOM, numbers
 
@@ -26,39 +25,31 @@ _RENAMED = frozenset(("CHANGE", "RENAME", "PARTITION", "PARTITIONING", "REORGANI
 
 def made_by_ghost(statement: str, flavor: Flavor, *, sql_mode: int = 0) -> bool:
     """Whether gh-ost wrote a statement: the statement or its table has gh-ost's comment."""
-    lexer = Lexer(statement, dialect_of(flavor, sql_mode))
-    sentry = any(token.kind is TokenKind.STRING and token.text[1:-1] == _SENTRY for token in lexer)
-    return sentry or any(_MARK.fullmatch(statement, *gap) for gap in lexer.gaps)
+    tokens = TokenList(statement, dialect_of(flavor, sql_mode))
+    sentry = any(token.kind is TokenKind.STRING and token.text[1:-1] == _SENTRY for token in tokens)
+    return sentry or any(_MARK.fullmatch(statement, *gap) for gap in tokens.gaps)
 
 
 def replaces(statement: str, flavor: Flavor, *, sql_mode: int = 0) -> bool:
     """Whether a CREATE TABLE has OR REPLACE."""
-    head = takewhile(lambda token: token.key != "TABLE", Lexer(statement, dialect_of(flavor, sql_mode)))
-    return any(token.key == "REPLACE" for token in head)
+    tokens = TokenList(statement, dialect_of(flavor, sql_mode))
+    return 0 <= tokens.find("REPLACE") < tokens.find("TABLE")
 
 
 def like_source(
     statement: str, default_db: str, flavor: Flavor, *, sql_mode: int = 0
 ) -> tuple[str, str] | None:
     """Return the source table of a CREATE TABLE … LIKE; None for other statements."""
-    tokens = list(Lexer(statement, dialect_of(flavor, sql_mode)))
+    tokens = TokenList(statement, dialect_of(flavor, sql_mode))
     depth = 0
     for index, token in enumerate(tokens):
         depth += {"(": 1, ")": -1}.get(token.key, 0)
-        if token.key == "LIKE" and depth <= 1 and (depth == 0 or tokens[index - 1].key == "("):
-            return _name(tokens[index + 1 :], default_db)
+        if token.key == "LIKE" and depth <= 1 and (depth == 0 or tokens.key(index - 1) == "("):
+            source = tokens.table_at(index + 1, default_db)
+            return None if source is None else (source.db, source.table or "")
         if (depth and token.key == ",") or token.key in ("SELECT", "AS"):
             return None
     return None
-
-
-def _name(tokens: list[Token], default_db: str) -> tuple[str, str] | None:
-    kinds = (TokenKind.WORD, TokenKind.QUOTED)
-    if not tokens or tokens[0].kind not in kinds:
-        return None
-    if len(tokens) > 2 and tokens[1].key == ".":
-        return tokens[0].text, tokens[2].text
-    return default_db, tokens[0].text
 
 
 def body(statement: str, flavor: Flavor, *, sql_mode: int = 0) -> str:
@@ -66,13 +57,14 @@ def body(statement: str, flavor: Flavor, *, sql_mode: int = 0) -> str:
 
     AUTO_INCREMENT and comments are left out, and each gap is one space.
     """
-    tokens = list(Lexer(statement, dialect_of(flavor, sql_mode)))
-    keys = [token.key for token in tokens]
+    tokens = TokenList(statement, dialect_of(flavor, sql_mode))
+    at = tokens.find("(")
+    if at < 0:
+        return ""
     parts: list[str] = []
-    at = keys.index("(") if "(" in keys else len(tokens)
-    end = tokens[at].start if at < len(tokens) else 0
+    end = tokens[at].start
     while at < len(tokens):
-        if keys[at : at + 2] == ["AUTO_INCREMENT", "="]:
+        if tokens.keys(at, 2) == ("AUTO_INCREMENT", "="):
             end, at = tokens[at + 2].end, at + 3
             continue
         token = tokens[at]

@@ -11,12 +11,12 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass, field
 
-from schemas.ddl.lexer import Dialect, Lexer, LexError, Token, TokenKind
+from schemas.ddl.cursor import TokenList
+from schemas.ddl.lexer import NAME_KINDS, Dialect, LexError
 
 #: a name with one to three parts, in the text's spelling
 Path = tuple[str, ...]
 
-_NAMES = (TokenKind.WORD, TokenKind.QUOTED)
 _MODIFIERS = frozenset({"LOW_PRIORITY", "HIGH_PRIORITY", "DELAYED", "QUICK", "IGNORE"})
 # A table's name may follow these, or a list of tables in parentheses.
 _BEFORE_TABLES = frozenset({"FROM", "JOIN", "STRAIGHT_JOIN", "USING", ","})
@@ -53,7 +53,7 @@ def effects_of(text: str, dialect: Dialect, parameters: Collection[str] = ()) ->
         parameters: a routine's parameters in lower case; SET may change them.
     """
     try:
-        tokens = list(Lexer(text, dialect))
+        tokens = TokenList(text, dialect)
     except LexError as error:
         return Effects(doubt=f"its text cannot be read: {error}", unreadable=True)
     return _Scan(tokens, set(parameters)).run()
@@ -65,7 +65,7 @@ def query_effects(text: str, dialect: Dialect) -> Effects:
     The tables in subqueries are included, because MySQL's JSON duality views change them too.
     """
     try:
-        tokens = list(Lexer(text, dialect))
+        tokens = TokenList(text, dialect)
     except LexError as error:
         return Effects(doubt=f"its text cannot be read: {error}", unreadable=True)
     scan = _Scan(tokens, set())
@@ -77,7 +77,7 @@ def query_effects(text: str, dialect: Dialect) -> Effects:
 class _Scan:
     """One pass over a body's tokens."""
 
-    tokens: list[Token]
+    tokens: TokenList
     variables: set[str]
     writes: set[Path] = field(default_factory=set)
     calls: set[Path] = field(default_factory=set)
@@ -109,12 +109,12 @@ class _Scan:
         )
 
     def key(self, index: int) -> str:
-        return self.tokens[index].key if 0 <= index < len(self.tokens) else ""
+        return self.tokens.key(index)
 
     def path(self, index: int) -> tuple[Path, int]:
         """Return the name that starts at a token and the index after it; an empty name if there is none."""
         parts: list[str] = []
-        while index < len(self.tokens) and self.tokens[index].kind in _NAMES:
+        while index < len(self.tokens) and self.tokens[index].kind in NAME_KINDS:
             parts.append(self.tokens[index].text)
             index += 1
             if self.key(index) != "." or len(parts) == 3:
@@ -293,7 +293,7 @@ class _Scan:
         return self._find(index, ()) + 1 if self.key(index) == "(" else index
 
     def _is_name(self, index: int) -> bool:
-        return 0 <= index < len(self.tokens) and self.tokens[index].kind in _NAMES
+        return 0 <= index < len(self.tokens) and self.tokens[index].kind in NAME_KINDS
 
     def _doubt(self, why: str) -> None:
         self.doubt = self.doubt or why
