@@ -39,7 +39,7 @@ from spark_consumer.apply.connection import Connection
 from spark_consumer.apply.ddl.intent import DdlWork, PendingDdl
 from spark_consumer.apply.ddl.outcome import await_predecessor
 from spark_consumer.apply.ddl.run import DdlApplier
-from spark_consumer.apply.ledger import Ledger, transaction
+from spark_consumer.apply.ledger import Ledger, numbered_transaction
 from spark_consumer.apply.planner import Downstream
 from spark_consumer.apply.prepared import AfterDdl, PreparedParts, PreparedRows, SingleSlice
 from spark_consumer.apply.side_writes import SideWrites
@@ -54,7 +54,7 @@ from spark_consumer.epochs.position import Position
 from spark_consumer.epochs.slices import Slice
 from spark_consumer.plan.counters import NOTHING_COUNTED, Applied
 from spark_consumer.rules.config import ConsumerConfig
-from spark_consumer.target.session import Session
+from spark_consumer.target.session import Session, transaction
 from spark_consumer.target.tables import TableAltered, hold
 
 _PLANS = 5
@@ -219,7 +219,7 @@ class Applier:
             tables: the hidden tables of online schema changes after the slice.
         """
         session, slice_ = self.session, prepared.slice_
-        with transaction(session, self._ledger, number):
+        with numbered_transaction(session, self._ledger, number):
             self._lock_position(slice_, prepared)
             run_ddl()
             for sql in ddl.instead if ddl else ():
@@ -347,11 +347,10 @@ class Applier:
 
         def work() -> None:
             session = self.session
-            session.execute("BEGIN")
-            found = position_store.read(session, self._channel, lock=True)
-            position_store.check_token(found, self.token, self._channel)
-            position_store.move(session, self._channel, position)
-            session.execute("COMMIT")
+            with transaction(session):
+                found = position_store.read(session, self._channel, lock=True)
+                position_store.check_token(found, self.token, self._channel)
+                position_store.move(session, self._channel, position)
             self.position = position
 
         self.connection.with_retries(work)

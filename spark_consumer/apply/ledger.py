@@ -52,7 +52,7 @@ class Ledger:
 
 
 @contextmanager
-def transaction(session: Session, ledger: Ledger, number: int) -> Iterator[None]:
+def numbered_transaction(session: Session, ledger: Ledger, number: int) -> Iterator[None]:
     """Open a transaction under a number of the ledger. The block commits it; an exception rolls it back."""
     ledger.set_transaction_number(session, number)
     try:

@@ -35,7 +35,7 @@ from spark_consumer.job.checkpoint import in_use
 from spark_consumer.plan.plan import plan_slice, targets_of
 from spark_consumer.plan.statements import Limits
 from spark_consumer.rules.config import ConsumerConfig
-from spark_consumer.target.session import Session, closing, connect
+from spark_consumer.target.session import Session, closing, connect, transaction
 from spark_consumer.target.tables import TargetCatalog
 
 Decided = Mapping[EventId, Directive]
@@ -77,11 +77,10 @@ class Rewind:
 
     def execute(self) -> None:
         """Move the position, in one transaction. Raises DownstreamError TR610 if a consumer has started meanwhile."""
-        self.session.execute("BEGIN")
-        found = position_store.read(self.session, self.config.key, lock=True)
-        position_store.check_token(found, self.before.fencing_token, self.config.key)
-        position_store.move(self.session, self.config.key, self.after)
-        self.session.execute("COMMIT")
+        with transaction(self.session):
+            found = position_store.read(self.session, self.config.key, lock=True)
+            position_store.check_token(found, self.before.fencing_token, self.config.key)
+            position_store.move(self.session, self.config.key, self.after)
 
 
 @contextmanager

@@ -150,6 +150,19 @@ def rows_if_there(query: Query, sql: str, args: Row = ()) -> Sequence[Row]:
 
 
 @contextlib.contextmanager
+def transaction(session: Session) -> Iterator[None]:
+    """Run the block in a transaction: its end commits, an exception rolls back."""
+    session.execute("BEGIN")
+    try:
+        yield
+        session.execute("COMMIT")
+    except BaseException:
+        with contextlib.suppress(pymysql.MySQLError, OSError):
+            session.execute("ROLLBACK")
+        raise
+
+
+@contextlib.contextmanager
 def closing(session: Session) -> Iterator[Session]:
     """Close the session at the end of the block."""
     try:

@@ -22,7 +22,7 @@ from spark_consumer.plan import replacement
 from spark_consumer.plan.refusal import DdlInDoubt, Event
 from spark_consumer.rules.channel import ChannelKey
 from spark_consumer.rules.config import ConsumerConfig
-from spark_consumer.target.session import Session, closing, connect
+from spark_consumer.target.session import Session, closing, connect, transaction
 
 
 @dataclass(frozen=True)
@@ -56,22 +56,23 @@ class StoppedChannel:
     def decide(self, name: str | None, statements: tuple[str, ...]) -> None:
         """Skip the event, or replace it with statements. Raises DownstreamError TR643, TR644."""
         ledger = ledgers.choose_ledger(self.session, self.position)
-        self.session.execute("BEGIN")
-        # The locked row keeps a consumer from applying anything until the decision is written.
-        position = position_store.read(self.session, self.key, lock=True)
-        error = error_log.read(self.session, self.key)
-        if position is None:
-            raise position_store.unknown_channel(self.key)
-        if error is None or error.event is None:
-            raise self._nothing(error)
-        event = error.event
-        self._check_undecided(event, name, position)
-        replacement.check(statements, for_ddl=event.seq == DDL, flavor=self.session.flavor)
-        if event.seq == DDL:
-            statements = (*self._already_run(position, ledger, event), *statements)
-        by = f"{getpass.getuser()}@{socket.gethostname()} as {self.session.value('SELECT CURRENT_USER()')}"
-        error_log.add(self.session, self.key, error, statements, by)
-        self.session.execute("COMMIT")
+        with transaction(self.session):
+            # The locked row keeps a consumer from applying anything until the decision is written.
+            position = position_store.read(self.session, self.key, lock=True)
+            error = error_log.read(self.session, self.key)
+            if position is None:
+                raise position_store.unknown_channel(self.key)
+            if error is None or error.event is None:
+                raise self._nothing(error)
+            event = error.event
+            self._check_undecided(event, name, position)
+            replacement.check(statements, for_ddl=event.seq == DDL, flavor=self.session.flavor)
+            if event.seq == DDL:
+                statements = (*self._already_run(position, ledger, event), *statements)
+            by = (
+                f"{getpass.getuser()}@{socket.gethostname()} as {self.session.value('SELECT CURRENT_USER()')}"
+            )
+            error_log.add(self.session, self.key, error, statements, by)
 
     def _check_undecided(self, event: Event, name: str | None, position: Position) -> None:
         if name is not None and name != str(event.id):

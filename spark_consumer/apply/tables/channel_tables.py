@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from spark_consumer.apply.tables import audit, error_log, nontransactional_info, position_store, worker_info
 from spark_consumer.rules.channel import ChannelKey
-from spark_consumer.target.session import Session
+from spark_consumer.target.session import Session, transaction
 
 _TABLES = {
     "worker_info": worker_info.TABLE,
@@ -27,9 +27,8 @@ def install(session: Session) -> None:
 
 def forget(session: Session, channel: ChannelKey) -> None:
     """Forget the channel, its audit rows and counters, as if it had never been. Call after ``install``."""
-    session.execute("BEGIN")
-    for table, statement in _TABLES.items():
-        # Where the columns are MySQL's own, so is the name of this one.
-        column = "Channel_name" if "Channel_name" in statement else "channel"
-        session.run(f"DELETE FROM tailrace.{table} WHERE prefix = %s AND {column} = %s", channel)
-    session.execute("COMMIT")
+    with transaction(session):
+        for table, statement in _TABLES.items():
+            # Where the columns are MySQL's own, so is the name of this one.
+            column = "Channel_name" if "Channel_name" in statement else "channel"
+            session.run(f"DELETE FROM tailrace.{table} WHERE prefix = %s AND {column} = %s", channel)

@@ -7,20 +7,17 @@ as the data, so they always match it.
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
-
-import pymysql
 
 from schemas.errors import DownstreamError, Where
 from schemas.wire.epoch import EpochCommitted
 from spark_consumer.apply.tables import nontransactional_info, worker_info
 from spark_consumer.epochs.position import ChannelStart, Position
 from spark_consumer.rules.channel import ChannelKey
-from spark_consumer.target.session import Query, Session, rows_if_there
+from spark_consumer.target.session import Query, Session, rows_if_there, transaction
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 TABLE = """
@@ -217,14 +214,13 @@ def create(
 
 def take_over(session: Session, channel: ChannelKey) -> Position:
     """Increment the fencing token, so an earlier consumer of the channel is fenced."""
-    session.execute("BEGIN")
-    session.run(
-        "UPDATE tailrace.relay_log_info SET fencing_token = fencing_token + 1, consistent = 0"
-        " WHERE prefix = %s AND Channel_name = %s",
-        channel,
-    )
-    position = read(session, channel, lock=True)
-    session.execute("COMMIT")
+    with transaction(session):
+        session.run(
+            "UPDATE tailrace.relay_log_info SET fencing_token = fencing_token + 1, consistent = 0"
+            " WHERE prefix = %s AND Channel_name = %s",
+            channel,
+        )
+        position = read(session, channel, lock=True)
     if position is None:
         raise DownstreamError("TR602", f"channel {channel} has lost its row in tailrace.relay_log_info")
     return position
@@ -252,18 +248,12 @@ def declare_ddl(session: Session, channel: ChannelKey, token: int, intent: str) 
 
     Raises DownstreamError if another consumer has taken over.
     """
-    session.execute("BEGIN")
-    try:
+    with transaction(session):
         check_token(read(session, channel, lock=True), token, channel)
         session.run(
             "UPDATE tailrace.relay_log_info SET ddl_intent = %s WHERE prefix = %s AND Channel_name = %s",
             (intent, *channel),
         )
-        session.execute("COMMIT")
-    except BaseException:
-        with contextlib.suppress(pymysql.MySQLError, OSError):
-            session.execute("ROLLBACK")
-        raise
 
 
 def note_ddl(session: Session, channel: ChannelKey, token: int, intent: str | None, ledger_seq: int) -> None:
@@ -280,13 +270,13 @@ def renew_token(session: Session, channel: ChannelKey, token: int) -> int:
 
     Raises DownstreamError if another consumer has taken over.
     """
-    session.execute("BEGIN")
-    check_token(read(session, channel, lock=True), token, channel)
-    session.run(
-        "UPDATE tailrace.relay_log_info SET fencing_token = fencing_token + 1 WHERE prefix = %s AND Channel_name = %s",
-        channel,
-    )
-    session.execute("COMMIT")
+    with transaction(session):
+        check_token(read(session, channel, lock=True), token, channel)
+        session.run(
+            "UPDATE tailrace.relay_log_info SET fencing_token = fencing_token + 1"
+            " WHERE prefix = %s AND Channel_name = %s",
+            channel,
+        )
     return token + 1
 
 

@@ -34,7 +34,7 @@ import pymysql
 
 from schemas.crashpoints import reached
 from schemas.errors import DownstreamError, TailraceError
-from spark_consumer.apply.ledger import transaction
+from spark_consumer.apply.ledger import numbered_transaction
 from spark_consumer.apply.prepared import WorkerPart
 from spark_consumer.apply.retry import RetryTimer
 from spark_consumer.apply.tables import position_store
@@ -120,7 +120,7 @@ def _apply(session: Session, order: PartContext, part: WorkerPart) -> None:
     if _is_applied(session, order, part):
         return
     number = order.before.ledger_seq + part.number
-    with transaction(session, order.ledger, number):
+    with numbered_transaction(session, order.ledger, number):
         _check(session, order)
         if _is_applied(session, order, part, lock=True):
             session.execute("ROLLBACK")
