@@ -98,14 +98,16 @@ def _measure_parts(result: Result, directory: Path, backlog: Backlog, kafka: Kaf
     for turn in range(1, _TURNS + 1):
         talk.print(f"publisher alone, and mysql-replication decoding: turn {turn} of {_TURNS}")
         prefix = "parts" if turn == 1 else f"parts{turn}"
-        ours, result.usage["publish"] = run_part("publish", {**settings, "prefix": prefix}, directory)
-        result.rows, result.publisher_peak_mb = int(ours["rows"]), ours["peak_rss_mb"]
+        published, result.usage["publish"] = run_part("publish", {**settings, "prefix": prefix}, directory)
+        result.rows, result.publisher_peak_mb = int(published["rows"]), published["peak_rss_mb"]
         peer_settings = {**settings, "rows": rows // _TURNS}
-        theirs, used = run_part("decode", peer_settings, directory)
-        whole = used.cpu_seconds * result.rows / max(1.0, theirs["rows"])
+        decoded, used = run_part("decode", peer_settings, directory)
+        whole = used.cpu_seconds * result.rows / max(1.0, decoded["rows"])
         result.usage["mysql_replication"] = used._replace(cpu_seconds=whole)
         # It counts the rows that it reads; its rate is from its own count.
-        result.turns.append(Turn(ours["rows"] / ours["seconds"], theirs["rows"] / theirs["seconds"]))
+        result.turns.append(
+            Turn(published["rows"] / published["seconds"], decoded["rows"] / decoded["seconds"])
+        )
     result.seconds["publish"] = sum(result.rows / turn.publish for turn in result.turns) / _TURNS
     result.seconds["decode"] = sum(result.rows / turn.decode for turn in result.turns) / _TURNS
     talk.print("publisher again, to see where its time goes")

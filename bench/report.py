@@ -40,10 +40,10 @@ class Result:
         seconds = self.seconds.get(name, 0.0)
         return round(self.rows / seconds, 1) if seconds else 0.0
 
-    def ratio(self, ours: str, theirs: str) -> float:
+    def ratio(self, part: str, peer: str) -> float:
         """Return the ratio of the speeds of two measurements."""
-        peer = self.rate(theirs)
-        return round(self.rate(ours) / peer, 2) if peer else 0.0
+        rate = self.rate(peer)
+        return round(self.rate(part) / rate, 2) if rate else 0.0
 
     def as_dict(self) -> dict[str, Any]:
         """Return the contents of ``latest.json``."""

@@ -15,7 +15,7 @@ from schemas.binlog import framing
 from schemas.binlog.framing import HEADER_SIZE
 from schemas.binlog.groups import GroupScanner
 from schemas.errors import DecodeError
-from tailrace.reader.event_rows import RowViewer
+from tailrace.reader.event_rows import BinlogRowDecoder
 
 Fields = dict[str, Any]
 
@@ -54,7 +54,7 @@ class ContentReader:
     """Reads the events of a relay log in order, and remembers the tables of their TABLE_MAP events."""
 
     def __init__(self) -> None:
-        self._viewer = RowViewer()
+        self._decoder = BinlogRowDecoder()
         self._has_checksum = False
         self.scanner = GroupScanner()
 
@@ -63,10 +63,10 @@ class ContentReader:
         kind = event[4]
         if kind == framing.FORMAT_DESCRIPTION:
             self._has_checksum = framing.checksum_algorithm(event) == framing.CHECKSUM_CRC32
-            self._viewer.enter_file(framing.flavor_of(event))
+            self._decoder.enter_file(framing.flavor_of(event))
             self.scanner.reset()
         elif kind == framing.TABLE_MAP:
-            self._viewer.table_map(self._bare(event))
+            self._decoder.table_map(self._bare(event))
         elif kind not in framing.INSIDE_GROUP:
             with suppress(ValueError, IndexError, struct.error):  # ``fields`` shows the reason
                 self.scanner.feed(kind, event, self._has_checksum)
@@ -119,11 +119,11 @@ class ContentReader:
     def _rows(self, kind: int, event: bytes) -> Fields:
         fields: Fields = {"table_id": int.from_bytes(event[HEADER_SIZE : HEADER_SIZE + 6], "little")}
         fields["flags"] = int.from_bytes(event[HEADER_SIZE + 6 : HEADER_SIZE + 8], "little")
-        table = self._viewer.table_of(event)
+        table = self._decoder.table_of(event)
         if table:
             fields |= {"db": table[0], "table": table[1]}
         try:
-            rows = self._viewer.rows(kind, event)
+            rows = self._decoder.rows(kind, event)
         except (DecodeError, ValueError, IndexError, KeyError, struct.error) as error:
             return fields | {
                 "row_count": None,
@@ -142,7 +142,7 @@ class ContentReader:
             while at < len(block):
                 event = block[at : at + framing.header(block, at).size]
                 if event[4] == framing.TABLE_MAP:
-                    self._viewer.table_map(event)
+                    self._decoder.table_map(event)
                 inside.append(self._fields(event, event))
                 at += len(event)
         return {**fields, "events": inside}

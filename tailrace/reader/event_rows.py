@@ -28,7 +28,7 @@ Images = dict[str, dict[str, Any] | None]
 _TABLE_ID = slice(HEADER_SIZE, HEADER_SIZE + 6)
 
 
-class RowViewer:
+class BinlogRowDecoder:
     """Remembers the TABLE_MAP events of a file, and shows the rows that follow them."""
 
     def __init__(self) -> None:

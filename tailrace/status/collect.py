@@ -19,7 +19,7 @@ from tailrace.channels.files import files_channels
 from tailrace.config.addresses import files_target, source_url, target_url, targets
 from tailrace.config.model import Config
 from tailrace.service.status_socket import CONSUMER, PRODUCER, query_status
-from tailrace.status.lag import Waiting, lag
+from tailrace.status.lag import OldestPending, lag
 from tailrace.status.position import last_epoch
 
 Part = dict[str, Any]
@@ -43,9 +43,9 @@ def collect(config: Config) -> Part:
     for other in others:
         channels += other.pop("channels", [])
     _add_memory(channels, config.consumer.checkpoint_dir, config.kafka.prefix)
-    waiting = Waiting(config, upstream, kafka)
+    pending = OldestPending(config, upstream, kafka)
     for channel in channels:
-        channel["lag"] = lag(channel, upstream, kafka, waiting.behind(channel), time.time())
+        channel["lag"] = lag(channel, upstream, kafka, pending.for_channel(channel), time.time())
     parts = [report[name] for name in ("upstream", "relay", "kafka", "downstream")]
     report["ok"] = all("error" not in part for part in (*parts, *others))
     return report

@@ -20,8 +20,8 @@ _LAST_POSITION = (1 << 32) - 1  # the last position that a dump can start at
 _UNKNOWN = dict.fromkeys(("epochs", "transactions", "seconds"))
 
 
-class Waiting:
-    """Finds the commit times of the oldest waiting transactions, in ms since 1970.
+class OldestPending:
+    """Finds the commit times of the oldest pending transactions, in ms since 1970.
 
     Args:
         upstream, kafka: the parts of the report.
@@ -30,7 +30,7 @@ class Waiting:
     def __init__(self, config: Config, upstream: Part, kafka: Part) -> None:
         self._config, self._upstream, self._kafka = config, upstream, kafka
 
-    def behind(self, channel: Part) -> int | None:
+    def for_channel(self, channel: Part) -> int | None:
         """Return the time for transactions that a channel has not applied; 0 if none, None if unknown."""
         if not is_comparable(channel, self._kafka):
             return None

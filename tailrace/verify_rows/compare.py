@@ -32,9 +32,9 @@ from schemas.types.checks import check_column
 from schemas.types.enum_set import ENUM, SET
 from tailrace.reader.event_rows import Images, decoded_rows
 from tailrace.verify_rows.known import cannot_be_read, known_difference
-from tailrace.verify_rows.library import TheirEvent, TheirImage, TheirTable
-from tailrace.verify_rows.library import read_table_map as their_table_map
-from tailrace.verify_rows.values import is_same, our_form, their_form
+from tailrace.verify_rows.library import LibraryEvent, LibraryImage, LibraryTable
+from tailrace.verify_rows.library import read_table_map as read_library_table_map
+from tailrace.verify_rows.values import is_same, library_value, our_value
 
 _MOST_DIFFERENCES = 100  # listed one by one
 _MOST_TABLES = 10_000  # whose structures are kept in memory
@@ -106,7 +106,7 @@ class _Table:
 
     event: TableMap
     structure: TableStructure
-    their: TheirTable
+    library: LibraryTable
     decoders: dict[tuple[str, ...], DecodedTable] = field(default_factory=dict)
 
     def decoder(self, present: bytes) -> DecodedTable:
@@ -209,7 +209,7 @@ class _Comparison:
             self._differ("", 0, "", "", _error_text(error), "a table")
             return "we cannot read the TABLE_MAP"
         try:
-            return _Table(known, structure, their_table_map(event, known))
+            return _Table(known, structure, read_library_table_map(event, known))
         except Exception as error:  # the library may raise any error
             self._differ(structure.name, 0, "", "", "a table", _error_text(error))
             return "mysql-replication cannot read the TABLE_MAP"
@@ -219,22 +219,23 @@ class _Comparison:
         name = table.structure.name
         self._report.events += 1
         try:
-            their = TheirEvent(event, table.their, self._flavor)
+            library_event = LibraryEvent(event, table.library, self._flavor)
         except Exception as error:  # the library may raise any error
             self._differ(name, 0, "", "", "rows", _error_text(error))
             return
-        ours, theirs = _rows(table.decoder(their.present), event), _guarded(their.rows())
+        our_rows = _rows(table.decoder(library_event.present), event)
+        library_rows = _guarded(library_event.rows())
         try:
-            for number, (our_row, their_row) in enumerate(zip_longest(ours, theirs), 1):
-                if isinstance(their_row, Exception):
-                    self._library_failed(table, our_row, ours, number, their_row)
+            for number, (our_row, library_row) in enumerate(zip_longest(our_rows, library_rows), 1):
+                if isinstance(library_row, Exception):
+                    self._library_failed(table, our_row, our_rows, number, library_row)
                     return
-                if our_row is None or their_row is None:
+                if our_row is None or library_row is None:
                     found = ("no row", "a row") if our_row is None else ("a row", "no row")
                     self._differ(name, number, "", "", *found)
                     return
                 self._report.rows += 1
-                for side, image in (("before", their_row.before), ("after", their_row.after)):
+                for side, image in (("before", library_row.before), ("after", library_row.after)):
                     self._compare_images(table, number, side, our_row[side], image)
         except DecodeError as error:
             self._report.not_compared[f"{error.code}: {error.message}"] += 1
@@ -242,34 +243,36 @@ class _Comparison:
             self._differ(name, 0, "", "", _error_text(error), "rows")
 
     def _compare_images(
-        self, table: _Table, number: int, side: str, our: dict[str, Any] | None, their: TheirImage | None
+        self, table: _Table, number: int, side: str, ours: dict[str, Any] | None, library: LibraryImage | None
     ) -> None:
         name = table.structure.name
-        if our is None or their is None:
-            if (our is None) != (their is None):
-                found = ["an image" if image is not None else "no image" for image in (our, their)]
-                self._differ(name, number, side, "", *found)
+        if ours is None or library is None:
+            if (ours is None) != (library is None):
+                sides = ["an image" if image is not None else "no image" for image in (ours, library)]
+                self._differ(name, number, side, "", *sides)
             return
         for i, column in enumerate(table.structure.columns):
-            if not their.has(i):
+            if not library.has(i):
                 # A column that an after image lacks did not change: we publish its old value.
-                if side == "before" and column.name in our:
-                    self._differ(name, number, side, column.name, our[column.name], "not in the event")
+                if side == "before" and column.name in ours:
+                    self._differ(name, number, side, column.name, ours[column.name], "not in the event")
                 continue
-            if column.name not in our:
-                self._differ(name, number, side, column.name, "not in the event", their.values[column.name])
+            if column.name not in ours:
+                self._differ(name, number, side, column.name, "not in the event", library.values[column.name])
                 continue
             self._report.values += 1
-            value, their_column = our[column.name], table.their.table.columns[i]
-            ours = our_form(column, value)
-            encoding = table.their.encodings[i]
-            theirs = their_form(column, their.values[column.name], ours, encoding, their_column.set_values)
-            if is_same(ours, theirs):
+            value, library_column = ours[column.name], table.library.table.columns[i]
+            our = our_value(column, value)
+            encoding = table.library.encodings[i]
+            found = library_value(
+                column, library.values[column.name], our, encoding, library_column.set_values
+            )
+            if is_same(our, found):
                 continue
-            if known := known_difference(column, value, theirs, their_column):
+            if known := known_difference(column, value, found, library_column):
                 self._report.known[known] += 1
             else:
-                self._differ(name, number, side, column.name, ours, theirs)
+                self._differ(name, number, side, column.name, our, found)
 
     def _library_failed(
         self, table: _Table, our_row: Images | None, rest: Iterator[Images], number: int, error: Exception

@@ -51,18 +51,18 @@ KNOWN = (
 _EPOCH = datetime(1970, 1, 1)
 
 
-def known_difference(column: Column, value: Any, theirs: Any, their_column: Any) -> str:
+def known_difference(column: Column, value: Any, found: Any, library_column: Any) -> str:
     """Return the name of a known difference, or ``""``.
 
     Args:
         value: our value, as fastavro reads it.
-        theirs: the library's value in the common form.
-        their_column: the library's Column, which has its lists of members.
+        found: the library's value in the common form.
+        library_column: the library's Column, which has its lists of members.
     """
     if value is None:
         return ""
-    for name, wrong in _known_wrong(column, value, their_column):
-        if is_same(wrong, theirs):
+    for name, wrong in _known_wrong(column, value, library_column):
+        if is_same(wrong, found):
             return name
     return ""
 
@@ -79,7 +79,7 @@ def cannot_be_read(column: Column, value: Any) -> str:
     return ""
 
 
-def _known_wrong(column: Column, value: Any, their_column: Any) -> Iterator[tuple[str, Any]]:
+def _known_wrong(column: Column, value: Any, library_column: Any) -> Iterator[tuple[str, Any]]:
     """Yield the known differences that ``value`` may have: the name, and what the library returns instead."""
     code = column.code
     if code in (DATE, DATETIME, DATETIME2):
@@ -101,12 +101,12 @@ def _known_wrong(column: Column, value: Any, their_column: Any) -> Iterator[tupl
         yield OLD_TIME, _wrapped_time(value)
     elif code == ENUM:
         texts = (error_value(column), *member_texts(column))
-        yield MEMBERS, their_column.enum_values[texts.index(value)]
+        yield MEMBERS, library_column.enum_values[texts.index(value)]
     elif code == SET:
         if not value:
             yield EMPTY_SET, None
         else:
-            yield MEMBERS, _their_members(column, value, their_column.set_values)
+            yield MEMBERS, _library_members(column, value, library_column.set_values)
     elif code == STRING and isinstance(value, bytes):
         yield BINARY_ZEROS, value.rstrip(b"\0")
     elif code == JSON:
@@ -145,11 +145,11 @@ def _wrapped_time(text: str) -> str:
     return time_text(wrong, 0)
 
 
-def _their_members(column: Column, value: str, theirs: list[str]) -> str:
+def _library_members(column: Column, value: str, members: list[str]) -> str:
     """Return a SET with the library's texts of its members, some of which are ``""`` or belong to other members."""
     numbers = {text: i for i, text in enumerate(member_texts(column))}
-    chosen = {theirs[numbers[text]] for text in value.split(",")}
-    return ",".join(text for text in dict.fromkeys(theirs) if text in chosen)
+    chosen = {members[numbers[text]] for text in value.split(",")}
+    return ",".join(text for text in dict.fromkeys(members) if text in chosen)
 
 
 def _wrong_text(value: Any) -> Iterator[tuple[str, Any]]:
@@ -165,12 +165,12 @@ def _wrong_json(value: Any) -> Iterator[tuple[str, Any]]:
     if value == "null":
         yield JSON_EMPTY, None
     try:
-        yield JSON_SCALAR, document(value, _their_scalar)
+        yield JSON_SCALAR, document(value, _library_scalar)
     except ValueError:
         yield JSON_SCALAR, Undecodable()
 
 
-def _their_scalar(sql_type: str, text: str) -> Tree:
+def _library_scalar(sql_type: str, text: str) -> Tree:
     """Return a JSON scalar of an SQL type as the library reads it. Raises ValueError where the library fails."""
     if sql_type == "time(6)":
         hours = int(text.lstrip("-").split(":")[0])

@@ -52,7 +52,7 @@ class Document:
 
 
 @dataclass(frozen=True)
-class TheirTable:
+class LibraryTable:
     """A TABLE_MAP event as the library reads it.
 
     Attributes:
@@ -66,7 +66,7 @@ class TheirTable:
 
 
 @dataclass(frozen=True)
-class TheirImage:
+class LibraryImage:
     """A row image: the values of all columns, and a bitmap of the columns that the event contains."""
 
     values: dict[str, Any]
@@ -78,11 +78,11 @@ class TheirImage:
 
 
 @dataclass(frozen=True)
-class TheirRow:
+class LibraryRow:
     """A row as the library reads it. An image that the event does not have is None."""
 
-    before: TheirImage | None
-    after: TheirImage | None
+    before: LibraryImage | None
+    after: LibraryImage | None
 
 
 class _Connection:
@@ -104,7 +104,7 @@ class _Packet(BinLogPacketWrapper):  # type: ignore[misc]
         return Document(self.read_length_coded_pascal_string(size), is_partial)
 
 
-def read_table_map(event: bytes, known: TableMap) -> TheirTable:
+def read_table_map(event: bytes, known: TableMap) -> LibraryTable:
     """Read a TABLE_MAP event without its checksum; ``known`` is our reading of it. Raises the library's errors."""
     body = _readable(event[_BODY_AT:], known)
     made: TableMapEvent = _event(event[:_BODY_AT] + body, {}, known.flavor)
@@ -115,32 +115,34 @@ def read_table_map(event: bytes, known: TableMap) -> TheirTable:
     for column in columns:
         if column.type in _TEXT:
             column.character_set_name = "binary"  # Python has no such codec, so it leaves the bytes alone
-    return TheirTable(made.table_obj, encodings)
+    return LibraryTable(made.table_obj, encodings)
 
 
-class TheirEvent:
+class LibraryEvent:
     """A rows event without its checksum. Raises the library's errors.
 
     Attributes:
         present: the bitmap of the columns in the before images; for an INSERT, in the after images.
     """
 
-    def __init__(self, event: bytes, their: TheirTable, flavor: Flavor) -> None:
+    def __init__(self, event: bytes, table: LibraryTable, flavor: Flavor) -> None:
         table_id = int.from_bytes(event[HEADER_SIZE : HEADER_SIZE + 6], "little")
-        self._event: RowsEvent = _event(event, {table_id: their.table}, flavor)
+        self._event: RowsEvent = _event(event, {table_id: table.table}, flavor)
         self.present: bytes = self._event.columns_present_bitmap
 
-    def rows(self) -> Iterator[TheirRow]:
+    def rows(self) -> Iterator[LibraryRow]:
         """Yield the rows one by one, since all rows of an event may not fit into memory."""
         event = self._event
         while event.packet.read_bytes < event.event_size:
             row = event._fetch_one_row()
             if isinstance(event, UpdateRowsEvent):
-                after = TheirImage(row["after_values"], event.columns_present_bitmap2)
-                yield TheirRow(TheirImage(row["before_values"], self.present), after)
+                after = LibraryImage(row["after_values"], event.columns_present_bitmap2)
+                yield LibraryRow(LibraryImage(row["before_values"], self.present), after)
             else:
-                image = TheirImage(row["values"], self.present)
-                yield TheirRow(image, None) if isinstance(event, DeleteRowsEvent) else TheirRow(None, image)
+                image = LibraryImage(row["values"], self.present)
+                yield (
+                    LibraryRow(image, None) if isinstance(event, DeleteRowsEvent) else LibraryRow(None, image)
+                )
 
 
 def _event(event: bytes, tables: dict[int, Any], flavor: Flavor) -> Any:

@@ -50,21 +50,23 @@ class Undecodable:
 DIFF: Tree = ("diff", None)
 
 
-def is_same(ours: Any, theirs: Any) -> bool:
+def is_same(our: Any, library: Any) -> bool:
     """Return whether two values in the common form are equal. 0.0 and -0.0 are different."""
-    return bool(ours == theirs) and (not isinstance(ours, float) or repr(ours) == repr(theirs))
+    return bool(our == library) and (not isinstance(our, float) or repr(our) == repr(library))
 
 
-def our_form(column: Column, value: Any) -> Any:
+def our_value(column: Column, value: Any) -> Any:
     """Return a value of our decoder, as fastavro reads it, in the common form."""
     return document(value, true_scalar) if column.code == JSON and value is not None else value
 
 
-def their_form(column: Column, value: Any, ours: Any, encoding: str | None, members: list[str] | None) -> Any:
+def library_value(
+    column: Column, value: Any, our: Any, encoding: str | None, members: list[str] | None
+) -> Any:
     """Return a value of the library in the common form.
 
     Args:
-        ours: our value. Text that we publish as bytes in the column's character set stays bytes.
+        our: our value. Text that we publish as bytes in the column's character set stays bytes.
         encoding: Python's name of the character set that the library found; None if there is none.
         members: the members of a SET, as the library read them.
     """
@@ -73,7 +75,7 @@ def their_form(column: Column, value: Any, ours: Any, encoding: str | None, memb
     if column.code in _TEXT:
         data = value or b""  # the library returns "" for empty text without decoding it
         data = inflate_column(data) if column.code in COMPRESSED else data
-        return data if isinstance(ours, bytes) or encoding is None else _decoded(data, encoding)
+        return data if isinstance(our, bytes) or encoding is None else _decoded(data, encoding)
     if column.code in _MOMENTS:
         return moment_text(value, column.meta)
     if column.code == DATE:
@@ -86,7 +88,7 @@ def their_form(column: Column, value: Any, ours: Any, encoding: str | None, memb
         return int(value, 2).to_bytes((column.meta + 7) // 8, "big")
     if column.code == SET:
         return ",".join(member for member in dict.fromkeys(members or ()) if member in value)
-    return _their_document(value) if isinstance(value, Document) else value
+    return _library_document(value) if isinstance(value, Document) else value
 
 
 def moment_text(value: datetime, fsp: int) -> str:
@@ -111,7 +113,7 @@ def _decoded(data: bytes, encoding: str) -> str | bytes | Undecodable:
         return Undecodable(str(error))
 
 
-def _their_document(value: Document) -> Any:
+def _library_document(value: Document) -> Any:
     if value.is_diff:
         return DIFF
     if not value.data:
@@ -168,15 +170,15 @@ def document(value: str | Mapping[str, str], typed: Typed) -> Tree:
     types = {} if isinstance(value, str) else value
     text = value if isinstance(value, str) else value["text"]
     made = json.loads(text, object_pairs_hook=tuple, parse_int=_Number, parse_float=_Number)
-    return _our_tree(made, "$", types, typed)
+    return _tree_of(made, "$", types, typed)
 
 
-def _our_tree(value: Any, path: str, types: Mapping[str, str], typed: Typed) -> Tree:
+def _tree_of(value: Any, path: str, types: Mapping[str, str], typed: Typed) -> Tree:
     if isinstance(value, tuple):
         members = ((key, f"{path}.{quoted(key.encode())}", one) for key, one in value)
-        return "object", tuple((key, _our_tree(one, at, types, typed)) for key, at, one in members)
+        return "object", tuple((key, _tree_of(one, at, types, typed)) for key, at, one in members)
     if isinstance(value, list):
-        return "array", tuple(_our_tree(one, f"{path}[{i}]", types, typed) for i, one in enumerate(value))
+        return "array", tuple(_tree_of(one, f"{path}[{i}]", types, typed) for i, one in enumerate(value))
     if value is None or isinstance(value, bool):
         return "literal", value
     if path in types:
