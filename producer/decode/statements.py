@@ -16,9 +16,10 @@ from producer.epochs.open_epoch import OpenEpoch, StatedStructures
 from producer.events.query_event import QueryEvent, epoch_ddl, in_lower_case, parse_query_event
 from producer.structures.store import ReadPosition, Structures
 from schemas.binlog import framing
-from schemas.ddl.classify import Category, ClassifiedStatement, classify, family
+from schemas.ddl.classify import classify
 from schemas.ddl.dml import read_dml
 from schemas.ddl.engine import takes_default_engine
+from schemas.ddl.kinds import Category, ClassifiedStatement, family
 from schemas.errors import DecodeError
 from schemas.gtid.sets import Flavor
 from schemas.letter_case import lowered

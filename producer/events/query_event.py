@@ -14,10 +14,11 @@ from typing import Any
 from schemas.binlog.framing import HEADER_SIZE
 from schemas.charsets.collations import CHARSETS
 from schemas.charsets.text import text_of
-from schemas.ddl.classify import ClassifiedStatement, without_start_transaction
+from schemas.ddl.kinds import ClassifiedStatement
 from schemas.ddl.lexer import Flavor
 from schemas.ddl.names import Unroutable
 from schemas.ddl.names import in_lower_case as lower_case_ddl
+from schemas.ddl.objects import without_start_transaction
 from schemas.errors import NOWHERE, DecodeError, Where
 from schemas.wire.epoch import SchemaChanged, TableChanged
 

@@ -12,7 +12,6 @@ from dataclasses import dataclass, field, replace
 
 from producer.structures.alter import altered
 from producer.structures.keys import with_keys
-from schemas.ddl.classify import ClassifiedStatement
 from schemas.ddl.column_clauses import (
     TableElement,
     at_column,
@@ -31,6 +30,7 @@ from schemas.ddl.column_types import (
     word_or_string,
 )
 from schemas.ddl.cursor import Cursor, TableName, Unparsable
+from schemas.ddl.kinds import ClassifiedStatement
 from schemas.ddl.lexer import LexError, TokenKind, dialect_of
 from schemas.ddl.table_definition import (
     MAX_COLUMNS,

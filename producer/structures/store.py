@@ -20,8 +20,8 @@ from producer.structures.forms import SET_HINT, completed, definition_of, matche
 from producer.structures.interpret import Catalog, Tracked, Unresolved, ddl_changes
 from relay_store.layout.directory import RelayPosition, file_number, subdir_uuid
 from schemas.charsets.collations import CHARSETS
-from schemas.ddl.classify import ClassifiedStatement
 from schemas.ddl.column_types import DdlContext
+from schemas.ddl.kinds import ClassifiedStatement
 from schemas.ddl.lexer import Flavor
 from schemas.ddl.table_definition import TableDefinition
 from schemas.errors import DecodeError, TailraceError

@@ -24,8 +24,9 @@ from relay_store.read.tail import DurableTail
 from schemas.access.server_url import ServerUrl
 from schemas.binlog import framing
 from schemas.binlog.groups import GroupScanner
-from schemas.ddl.classify import Category, ClassifiedStatement, classify
+from schemas.ddl.classify import classify
 from schemas.ddl.column_types import DdlContext
+from schemas.ddl.kinds import Category, ClassifiedStatement
 from schemas.ddl.lexer import Flavor
 from schemas.errors import RelayError, UpstreamError
 from schemas.gtid.sets import parse_gtid_set

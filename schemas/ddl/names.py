@@ -11,8 +11,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 
-from schemas.ddl.classify import Category, ClassifiedStatement, classify
+from schemas.ddl.classify import classify
 from schemas.ddl.cursor import Reference, TokenList
+from schemas.ddl.kinds import Category, ClassifiedStatement
 from schemas.ddl.lexer import Dialect, Flavor, LexError, TokenKind, dialect_of
 from schemas.ddl.view_query import Qualified, Read, UnreadableQuery, read_query
 from schemas.letter_case import lowered

@@ -12,7 +12,7 @@ from typing import Any
 import fastavro
 from zlib_ng.zlib_ng import crc32
 
-from schemas.ddl.classify import family
+from schemas.ddl.kinds import family
 from schemas.ddl.lexer import Flavor
 from schemas.structure import has_full_images
 from schemas.wire.avro_schema import read_record, schema_fingerprint

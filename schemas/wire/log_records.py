@@ -22,7 +22,8 @@ from hashlib import blake2b
 from typing import TYPE_CHECKING
 
 from schemas import names
-from schemas.ddl.classify import Category, classify
+from schemas.ddl.classify import classify
+from schemas.ddl.kinds import Category
 from schemas.ddl.lexer import FLAVORS, Flavor
 from schemas.errors import DecodeError, LogError, Where
 from schemas.gtid.sets import GtidSet, flavor_of, parse_gtid_set

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-from schemas.ddl.classify import ClassifiedStatement, classify
+from schemas.ddl.classify import classify
 from schemas.ddl.cursor import TokenList
+from schemas.ddl.kinds import ClassifiedStatement
 from schemas.ddl.lexer import Flavor, Token, dialect_of
 from schemas.quote import quoted
 

@@ -22,7 +22,8 @@ from functools import partial
 import structlog
 
 from schemas.ddl import engine
-from schemas.ddl.classify import ClassifiedStatement, classify, family
+from schemas.ddl.classify import classify
+from schemas.ddl.kinds import ClassifiedStatement, family
 from schemas.ddl.lexer import Flavor
 from schemas.ddl.names import Unroutable, rename
 from schemas.tables import TableFilter

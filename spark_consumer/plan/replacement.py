@@ -10,8 +10,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from schemas.ddl.classify import Category, classify
+from schemas.ddl.classify import classify
 from schemas.ddl.cursor import Cursor, TableName, Unparsable
+from schemas.ddl.kinds import Category
 from schemas.ddl.lexer import NO_BACKSLASH_ESCAPES, Flavor, LexError, TokenKind, dialect_of
 from schemas.errors import DownstreamError
 from schemas.wire.epoch import SchemaChanged, TableChanged

@@ -5,7 +5,8 @@ from __future__ import annotations
 from hypothesis import given
 
 from schemas.ddl.alter_clauses import clauses_of
-from schemas.ddl.classify import Category, classify
+from schemas.ddl.classify import classify
+from schemas.ddl.kinds import Category
 from tests.support.statements.alters import Alter, alters
 
 

@@ -6,13 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from schemas.ddl.classify import (
-    IGNORED_REASONS,
-    Category,
-    classify,
-    without_start_transaction,
-)
+from schemas.ddl.classify import classify
+from schemas.ddl.kinds import IGNORED_REASONS, Category
 from schemas.ddl.lexer import FLAVORS, Flavor, Lexer, dialect_of
+from schemas.ddl.objects import without_start_transaction
 from tests.support.golden.ddl_golden import Case, cases, render
 
 ALL = cases()

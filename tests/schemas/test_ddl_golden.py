@@ -15,7 +15,8 @@ from compose.databases import FLAVORS, Database
 from producer.events.compressed import plain_event
 from producer.events.query_event import QueryEvent, epoch_ddl, parse_query_event
 from schemas.binlog.framing import CHECKSUM_SIZE, HEADER, HEADER_SIZE, MARIADB_QUERY_COMPRESSED, QUERY
-from schemas.ddl.classify import Category, ClassifiedStatement, classify
+from schemas.ddl.classify import classify
+from schemas.ddl.kinds import Category, ClassifiedStatement
 from schemas.ddl.lexer import Flavor
 from schemas.quote import quoted
 from tests.support.golden.ddl_golden import Case, cases, render

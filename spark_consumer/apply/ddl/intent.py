@@ -12,7 +12,7 @@ from dataclasses import asdict, dataclass, replace
 from enum import StrEnum
 from typing import Any
 
-from schemas.ddl.classify import family
+from schemas.ddl.kinds import family
 from schemas.wire.epoch import EpochCommitted, SchemaChanged
 from spark_consumer.apply.ddl.snapshot import ACCOUNTS, Snapshot
 from spark_consumer.apply.tables.error_log import Directive

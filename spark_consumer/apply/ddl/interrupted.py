@@ -11,8 +11,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 
 from schemas.ddl.alter_clauses import clauses_of
-from schemas.ddl.classify import family
 from schemas.ddl.cursor import Unparsable
+from schemas.ddl.kinds import family
 from schemas.ddl.lexer import LexError
 from schemas.quote import quoted
 from schemas.wire.epoch import SchemaChanged, TableChanged

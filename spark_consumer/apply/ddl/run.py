@@ -12,9 +12,10 @@ import structlog
 
 from schemas.crashpoints import reached
 from schemas.ddl.alter_clauses import clauses_of
-from schemas.ddl.classify import family, without_start_transaction
 from schemas.ddl.cursor import Unparsable
+from schemas.ddl.kinds import family
 from schemas.ddl.lexer import LexError
+from schemas.ddl.objects import without_start_transaction
 from schemas.errors import DownstreamError, Where
 from schemas.quote import quoted
 from schemas.tables import QualifiedName

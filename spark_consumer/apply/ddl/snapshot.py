@@ -10,8 +10,9 @@ from typing import Any
 
 import pymysql
 
-from schemas.ddl.classify import classify, family
+from schemas.ddl.classify import classify
 from schemas.ddl.column_types import string_value
+from schemas.ddl.kinds import family
 from schemas.ddl.lexer import NO_BACKSLASH_ESCAPES, Lexer, TokenKind, dialect_of
 from schemas.quote import quoted
 from schemas.wire.epoch import SchemaChanged

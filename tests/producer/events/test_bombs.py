@@ -21,9 +21,10 @@ from producer.structures.interpret import Catalog, created, ddl_changes
 from relay_store.layout.directory import RelayPosition
 from schemas.binlog import framing
 from schemas.binlog.mariadb_zlib import inflate, inflate_column
-from schemas.ddl.classify import Category, classify
+from schemas.ddl.classify import classify
 from schemas.ddl.column_types import DdlContext
 from schemas.ddl.dml import read_dml, verb_on
+from schemas.ddl.kinds import Category
 from schemas.ddl.names import Unroutable, in_lower_case
 from schemas.errors import DecodeError
 from schemas.gtid.sets import Flavor, MariadbGtidSet, MysqlGtidSet, MysqlGtidTracker

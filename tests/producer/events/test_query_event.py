@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 
 from producer.events.query_event import decode_text, epoch_ddl, parse_query_event
 from schemas.charsets.collations import CHARSETS
-from schemas.ddl.classify import TableName, classify
+from schemas.ddl.classify import classify
+from schemas.ddl.cursor import TableName
 from schemas.errors import DecodeError, Where
 from schemas.wire.epoch import TableChanged
 

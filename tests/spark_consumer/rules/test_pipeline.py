@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from schemas.ddl.classify import Category
 from schemas.ddl.cursor import TableName
+from schemas.ddl.kinds import Category
 from schemas.ddl.names import Unroutable, rename
 from schemas.errors import ConfigError, DownstreamError
 from schemas.tables import TableFilter

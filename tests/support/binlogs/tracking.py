@@ -12,8 +12,9 @@ from producer.events.query_event import epoch_ddl, parse_query_event
 from producer.structures.interpret import Catalog, Unresolved, created, ddl_changes
 from schemas.binlog.framing import CHECKSUM_SIZE, HEADER_SIZE, QUERY
 from schemas.charsets.collations import CHARSETS
-from schemas.ddl.classify import Category, classify
+from schemas.ddl.classify import classify
 from schemas.ddl.column_types import DdlContext
+from schemas.ddl.kinds import Category
 from schemas.ddl.table_definition import TableDefinition
 from tests.support.binlogs.binlog_rows import binlog_end
 

@@ -5,7 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from schemas.ddl.classify import ClassifiedStatement, TableName, classify
+from schemas.ddl.classify import classify
+from schemas.ddl.cursor import TableName
+from schemas.ddl.kinds import ClassifiedStatement
 from schemas.ddl.lexer import ANSI_QUOTES, FLAVORS, NO_BACKSLASH_ESCAPES, Flavor
 from schemas.quote import quoted
 from tests.support.paths import GOLDEN
