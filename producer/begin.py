@@ -19,7 +19,7 @@ from relay_store.layout.locks import files_locked
 from relay_store.layout.readers import Mark
 from relay_store.read.reader import blocks_between
 from relay_store.read.start import initial_position, resume_position
-from relay_store.read.tail import DurableTail
+from relay_store.read.tail import RelayTail
 from schemas.binlog.framing import FIRST_POSITION
 from schemas.errors import UpstreamError
 from schemas.gtid.sets import Flavor, GtidSet, parse_gtid_set
@@ -50,7 +50,7 @@ def find_begin(
     root: Path,
     flavor: Flavor,
     last: EpochCommitted | None,
-    tail: DurableTail | None,
+    tail: RelayTail | None,
     mark: Mark | None,
     stop: threading.Event,
 ) -> Begin | None:
@@ -58,7 +58,7 @@ def find_begin(
 
     Args:
         last: the log's last epoch; None for a new log.
-        tail: the mirror's durable tail; None when nobody writes the relay log.
+        tail: the relay log's tail; None when nobody writes the relay log.
         mark: is set to what is needed.
 
     Raises:

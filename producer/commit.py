@@ -14,7 +14,7 @@ from producer.epochs.progress import PublishProgress
 from producer.upstream.origins import Origins
 from relay_store.layout.directory import RelayPosition
 from relay_store.layout.readers import Mark
-from relay_store.read.tail import DurableTail
+from relay_store.read.tail import RelayTail
 from schemas.wire.epoch import EpochCommitted, OffsetRange
 
 #: an epoch's record, given the offset ranges of its rows and their digest
@@ -53,7 +53,7 @@ class Committer:
         log_id: of the log that they go to.
         origins: ids of the servers and logs that the rows originate from, for each epoch's record.
         progress: gets the counts.
-        tail: the durable end of the relay log; no epoch is committed past it. None if no mirror is running.
+        tail: of the relay log; no epoch is committed past what is on disk. None if no mirror is running.
         mark: what keeps purges away from files that are not published yet; None where nothing is purged.
     """
 
@@ -63,7 +63,7 @@ class Committer:
         log_id: str,
         origins: Origins,
         progress: PublishProgress,
-        tail: DurableTail | None,
+        tail: RelayTail | None,
         mark: Mark | None,
     ) -> None:
         self._log, self._log_id, self._origins = log, log_id, origins

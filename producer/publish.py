@@ -37,7 +37,7 @@ from relay_store.layout.directory import RelayPosition
 from relay_store.layout.epoch_ends import read_epoch_ends
 from relay_store.layout.readers import Mark
 from relay_store.read.reader import RelayBlock, RelayReader
-from relay_store.read.tail import DurableTail
+from relay_store.read.tail import RelayTail
 from schemas.gtid.sets import parse_gtid_set
 
 log = structlog.get_logger()
@@ -58,7 +58,7 @@ class Publisher:
 
     Args:
         root: the relay directory.
-        tail: the mirror's durable tail; None when nobody writes the relay log.
+        tail: the relay log's tail; None when nobody writes the relay log.
         mark: what keeps purges away from files that are not published yet; None where nothing is purged.
         upstream: source of structures that the log does not contain; None without an upstream.
         began: called with the log's id once it has an epoch.
@@ -72,7 +72,7 @@ class Publisher:
         self,
         epoch_log: EpochDestination,
         root: Path,
-        tail: DurableTail | None,
+        tail: RelayTail | None,
         rules: DecodeRules,
         mark: Mark | None = None,
         upstream: Upstream | None = None,

@@ -33,7 +33,7 @@ from relay_store.layout.directory import (
     file_number,
     subdir_uuid,
     write_default_engine,
-    write_folds,
+    write_lower_case_names,
 )
 from relay_store.layout.readers import PUBLISHER, Mark
 from relay_store.purge.purge import PurgeRules
@@ -167,7 +167,7 @@ def _run(
     relay, state = _open_logs(config, info, epoch_log, origins)
     tables = TableFilter(config.include, config.exclude, folds=info.folds)
     root = config.relay.dir
-    write_folds(root, info.folds)
+    write_lower_case_names(root, info.folds)
     write_default_engine(root, info.default_engine)
     purging = Purging(root, config.purge, config.awaited_readers)
     mirror = Mirror(

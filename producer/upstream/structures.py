@@ -20,7 +20,7 @@ from producer.structures.store import BinlogPosition, ReadPosition, UpstreamSnap
 from producer.upstream.connect import connect, connected, describe, query
 from relay_store.layout.directory import file_number
 from relay_store.read.reader import RelayReader
-from relay_store.read.tail import DurableTail
+from relay_store.read.tail import RelayTail
 from schemas.access.server_url import ServerUrl
 from schemas.binlog import framing
 from schemas.binlog.groups import GroupScanner
@@ -64,7 +64,7 @@ class UpstreamStructures:
         flavor: Flavor,
         tables: TableFilter,
         root: Path,
-        tail: DurableTail,
+        tail: RelayTail,
         stop: threading.Event,
     ) -> None:
         self._url, self._flavor, self._tables = url, flavor, tables

@@ -51,11 +51,11 @@ class GtidChain:
 
         Raises ValueError when the event cannot be read.
         """
-        theirs = framing.previous_gtids(event, has_checksum)
+        listed = framing.previous_gtids(event, has_checksum)
         if is_part and self._seed != _NONE:
-            return self._compare_part(theirs)
+            return self._compare_part(listed)
         seed, self._seed = self._seed, _PART if is_part else _FILE
-        lost = self._missing_at_end(theirs)
+        lost = self._missing_at_end(listed)
         fault = self._check_server_list(event, has_checksum)
         return {_NONE: "", _PART: lost, _FILE: fault}[seed]
 
@@ -102,33 +102,33 @@ class GtidChain:
             return self._highest.snapshot()
         return None if self._mysql is None else self._mysql.snapshot()
 
-    def _compare_part(self, theirs: GtidSet | None) -> str:
-        ours = self.executed()
-        if ours is None or theirs is None or type(ours) is not type(theirs):
+    def _compare_part(self, listed: GtidSet | None) -> str:
+        executed = self.executed()
+        if executed is None or listed is None or type(executed) is not type(listed):
             return ""
-        if lacking := ours.minus(theirs):
+        if lacking := executed.minus(listed):
             return f"the GTID list of the part lacks {lacking}, which files before it contain"
-        extra = theirs.minus(ours)
+        extra = listed.minus(executed)
         if extra and self._seed == _FILE:
             if self._known is None or type(self._known) is not type(extra):
                 return ""
             extra = extra.minus(self._known)
         return f"the end of the file before the part is missing: {extra}" if extra else ""
 
-    def _missing_at_end(self, theirs: GtidSet | None) -> str:
+    def _missing_at_end(self, listed: GtidSet | None) -> str:
         """Describe the transactions that a list has in addition to the files before it; "" if there are none."""
-        ours = self.executed()
-        if self._file_ended or ours is None or theirs is None or type(ours) is not type(theirs):
+        executed = self.executed()
+        if self._file_ended or executed is None or listed is None or type(executed) is not type(listed):
             return ""
         if self._open is not None and (last := self._open.gtid()):
-            ours = ours.add(last)
-        extra = theirs.minus(ours)
+            executed = executed.add(last)
+        extra = listed.minus(executed)
         return f"the end of the file before it is missing: {extra}" if extra else ""
 
-    def _compare_mysql(self, ours: MysqlGtidSet, theirs: MysqlGtidSet) -> str:
-        if lacking := ours.minus(theirs):
+    def _compare_mysql(self, executed: MysqlGtidSet, listed: MysqlGtidSet) -> str:
+        if lacking := executed.minus(listed):
             return f"the GTID list of the file lacks {lacking}, which files before it contain"
-        extra = theirs.minus(ours)
+        extra = listed.minus(executed)
         if self._open is not None and isinstance(self._open.source, bytes) and extra:
             last = self._open
             # A server that crashed within a transaction may or may not have counted it.
@@ -144,24 +144,24 @@ class GtidChain:
         if len(body) < 16 * (count & 0x0FFFFFFF):
             raise ValueError("GTID list is cut short")
         found = {(d, s): n for d, s, n in _LIST_ENTRY.iter_unpack(body)}
-        ours, self._mariadb = self._mariadb, dict(found)
+        before, self._mariadb = self._mariadb, dict(found)
         for (domain, server), number in found.items():
             self._highest.add(domain, number, server)
-        if ours is None:
+        if before is None:
             return ""
         if self._open is not None and isinstance(self._open.source, int):
             last = (self._open.source, self._open.server_id)
             if found.get(last) == self._open.number:
-                ours = {**ours, last: self._open.number}
+                before = {**before, last: self._open.number}
         for (domain, server), number in found.items():
-            if ours.get((domain, server), 0) != number:
-                known = ours.get((domain, server))
+            if before.get((domain, server), 0) != number:
+                known = before.get((domain, server))
                 has = "nothing" if known is None else gtid_text(domain, known, server)
                 start = gtid_text(domain, number, server)
                 return f"the file starts after {start}, but the files before it end with {has}"
         # A domain may be deleted from the list (FLUSH BINARY LOGS DELETE_DOMAIN_ID), but only as a whole.
         kept = {domain for domain, _ in found}
-        for (domain, server), number in ours.items():
+        for (domain, server), number in before.items():
             if domain in kept and (domain, server) not in found:
                 lacking = gtid_text(domain, number, server)
                 return f"the GTID list of the file lacks {lacking}, which files before it contain"

@@ -37,7 +37,7 @@ Progress = Callable[[int, int], None]
 
 
 @dataclass
-class Report:
+class VerifyReport:
     """The result of checking a relay log.
 
     Attributes:
@@ -57,7 +57,7 @@ class Report:
         return not self.findings
 
 
-def verify(root: Path, progress: Progress = lambda done, total: None) -> Report:
+def verify(root: Path, progress: Progress = lambda done, total: None) -> VerifyReport:
     """Check every byte of a relay log, which may be written at the same time.
 
     Args:
@@ -75,7 +75,7 @@ def check_at_start(root: Path) -> None:
     Raises RelayError: the first finding, with its remedy.
     """
     directory = check_directory(root)
-    report = Report(findings=list(directory.findings))
+    report = VerifyReport(findings=list(directory.findings))
     for subdir in directory.subdirs:
         for file in subdir.files:
             if subdir.limit(file) > FIRST_POSITION:
@@ -159,7 +159,7 @@ class _Verification:
 
     def __init__(self, root: Path, directory: DirectoryCheck, progress: Progress) -> None:
         self._root, self._directory, self._progress = root, directory, progress
-        self._report = Report(findings=list(self._directory.findings))
+        self._report = VerifyReport(findings=list(self._directory.findings))
         subdirs = self._directory.subdirs
         self._total = sum(subdir.limit(file) for subdir in subdirs for file in subdir.files)
         self._unprotected = 0
@@ -167,7 +167,7 @@ class _Verification:
         self._executed: GtidSet | None = None
         self._knows_all = not self._report.findings
 
-    def run(self) -> Report:
+    def run(self) -> VerifyReport:
         self._progress(0, self._total)
         for subdir in self._directory.subdirs:
             self._check_subdir(subdir)

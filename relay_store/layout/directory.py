@@ -40,7 +40,7 @@ META_NAME = "relay.meta"
 START_NAME = "start.toml"
 OWNER_NAME = "owner.toml"
 LOCK_NAME = "relay.lock"
-FOLDS_NAME = "lower-case-names"
+LOWER_CASE_NAME = "lower-case-names"
 ENGINE_NAME = "default-engine"
 
 _FULL = (errno.ENOSPC, errno.EDQUOT)
@@ -221,7 +221,7 @@ def sync_dir(path: Path) -> None:
         os.close(fd)
 
 
-def leave_room(fd: int, size: int) -> None:
+def ensure_free_space(fd: int, size: int) -> None:
     """Raise OSError (ENOSPC) unless ``size`` bytes are free."""
     disk = os.fstatvfs(fd)
     # File systems that do not count their blocks report 0.
@@ -229,7 +229,7 @@ def leave_room(fd: int, size: int) -> None:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
 
-def write_whole(fd: int, data: bytes) -> None:
+def write_all(fd: int, data: bytes) -> None:
     """Write all of `data`, also if the disk accepts only a part of it at a time. Raises OSError."""
     view = memoryview(data)
     while view:
@@ -242,7 +242,7 @@ def write_atomically(path: Path, text: str) -> None:
     try:
         fd = os.open(scratch, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
         try:
-            write_whole(fd, text.encode())
+            write_all(fd, text.encode())
             os.fsync(fd)
         finally:
             os.close(fd)
@@ -289,7 +289,7 @@ def oldest_file(root: Path) -> RelayPosition | None:
     return None
 
 
-def locate(root: Path, subdir: str, file: str, pos: int) -> RelayPosition | None:
+def find_upstream_position(root: Path, subdir: str, file: str, pos: int) -> RelayPosition | None:
     """Translate the upstream's `file` and `pos` to a position in a sub-directory.
 
     A position between two parts is the end of the first. Returns None if it is not in the relay log.
@@ -317,18 +317,18 @@ def write_meta(subdir: Path, meta: RelayMeta) -> None:
     _write_toml(subdir / META_NAME, meta)
 
 
-def write_folds(root: Path, folds: bool) -> None:
+def write_lower_case_names(root: Path, folds: bool) -> None:
     """Store whether the upstream has all names in lower case. Raises RelayError."""
-    with disk_errors(f"writing {FOLDS_NAME}"):
+    with disk_errors(f"writing {LOWER_CASE_NAME}"):
         if folds:
-            (root / FOLDS_NAME).touch()
+            (root / LOWER_CASE_NAME).touch()
         else:
-            (root / FOLDS_NAME).unlink(missing_ok=True)
+            (root / LOWER_CASE_NAME).unlink(missing_ok=True)
 
 
-def read_folds(root: Path) -> bool:
+def read_lower_case_names(root: Path) -> bool:
     """Whether the upstream has all names in lower case, as the last producer stored it."""
-    return (root / FOLDS_NAME).exists()
+    return (root / LOWER_CASE_NAME).exists()
 
 
 def write_default_engine(root: Path, engine: str | None) -> None:
@@ -354,7 +354,7 @@ def write_start(root: Path, start: StartPosition) -> None:
     _write_toml(root / START_NAME, start)
 
 
-def stated_set(text: str, flavor: Flavor, path: Path) -> GtidSet:
+def parse_stored_gtid_set(text: str, flavor: Flavor, path: Path) -> GtidSet:
     """Parse a GTID set read from the metadata file `path`. Raises UnreadableFile."""
     try:
         return parse_gtid_set(text, flavor)

@@ -181,7 +181,7 @@ def _write(root: Path, name: str, position: RelayPosition) -> None:
         with disk_errors("writing a reader's mark", Where(file=path.name)):
             fd = os.open(path, os.O_WRONLY)
             try:
-                layout.write_whole(fd, _text(position).ljust(os.fstat(fd).st_size, "\n").encode())
+                layout.write_all(fd, _text(position).ljust(os.fstat(fd).st_size, "\n").encode())
                 os.fsync(fd)
             finally:
                 os.close(fd)

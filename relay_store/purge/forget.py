@@ -18,7 +18,7 @@ _FILES = (
     layout.START_NAME,
     RECOVERED_NAME,
     layout.OWNER_NAME,
-    layout.FOLDS_NAME,
+    layout.LOWER_CASE_NAME,
     layout.ENGINE_NAME,
 )
 

@@ -162,7 +162,7 @@ def _active(root: Path, subdir: str, files: list[RelayFile]) -> RelayPosition | 
     meta = layout.read_meta(root / subdir)
     if meta is None:
         return RelayPosition(subdir, names[0], FIRST_POSITION) if names else None
-    here = layout.locate(root, subdir, meta.file, meta.pos)
+    here = layout.find_upstream_position(root, subdir, meta.file, meta.pos)
     return RelayPosition(subdir, here.file if here else meta.file, FIRST_POSITION)
 
 

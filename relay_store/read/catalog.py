@@ -26,7 +26,7 @@ _GTIDS = frozenset({framing.GTID, framing.GTID_TAGGED, framing.MARIADB_GTID})
 
 
 @dataclass(frozen=True)
-class Entry:
+class CatalogEntry:
     """One relay file.
 
     Attributes:
@@ -36,7 +36,7 @@ class Entry:
         transactions: how many; None if the heads of this file and the next do not determine it.
         is_active: whether the mirror writes to it.
         needed_by: the registered readers that have not passed it.
-        trouble: the error for a damaged file, whose other fields are unknown.
+        error: what is wrong with a damaged file, whose other fields are unknown; else empty.
     """
 
     subdir: str
@@ -49,10 +49,10 @@ class Entry:
     transactions: int | None
     is_active: bool
     needed_by: tuple[str, ...]
-    trouble: str = ""
+    error: str = ""
 
 
-def entries(root: Path, awaited: Iterable[str] = ()) -> list[Entry]:
+def list_relay_files(root: Path, awaited: Iterable[str] = ()) -> list[CatalogEntry]:
     """Read the files of a relay log, oldest first. Raises RelayError on errors that do not concern a single file.
 
     Args:
@@ -62,7 +62,7 @@ def entries(root: Path, awaited: Iterable[str] = ()) -> list[Entry]:
     readers = read_readers(root, awaited)
     files = relay_files(root, subdirs)
     meta = layout.read_meta(root / subdirs[-1]) if subdirs else None
-    active = layout.locate(root, subdirs[-1], meta.file, meta.pos) if meta else None
+    active = layout.find_upstream_position(root, subdirs[-1], meta.file, meta.pos) if meta else None
     heads = [_read_head_or_error(root, file) for file in files]
     found = []
     for number, (file, head) in enumerate(zip(files, heads, strict=True)):
@@ -90,11 +90,11 @@ def _entry(
     end: int,
     is_active: bool,
     readers: Sequence[Reader],
-) -> Entry:
+) -> CatalogEntry:
     needed = tuple(r.name for r in readers if _has_not_passed(r, file))
     if isinstance(head, RelayError):
         nothing = (None, None, None, None, None)
-        return Entry(file.subdir, file.name, file.size, *nothing, is_active, needed, head.message)
+        return CatalogEntry(file.subdir, file.name, file.size, *nothing, is_active, needed, head.message)
     path = root / file.subdir / file.name
     with disk_errors("reading the relay log", Where(file=str(file))):
         first = _first_gtid(path, head, end)
@@ -107,7 +107,7 @@ def _entry(
     # A part starts with the GTIDs that the mirror had executed, including those of other servers' files.
     if isinstance(after, FileHead) and not layout.part_offset(file.name):
         count = _transactions_between(head.previous, after.previous)
-    return Entry(
+    return CatalogEntry(
         file.subdir, file.name, file.size, first, last, head.created, last_time, count, is_active, needed
     )
 

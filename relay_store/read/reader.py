@@ -14,7 +14,7 @@ from zlib_ng.zlib_ng import crc32
 
 from relay_store.layout import directory as layout
 from relay_store.layout.directory import RelayPosition, disk_errors
-from relay_store.read.tail import DurableTail
+from relay_store.read.tail import RelayTail
 from schemas.binlog.framing import (
     CHECKSUM_CRC32,
     CRC32_RESIDUE,
@@ -49,7 +49,6 @@ class RelayBlock(NamedTuple):
     file: str
     pos: int
     data: bytes
-    at_tail: bool  # whether the block ended at the durable tail when it was read
 
     @property
     def end(self) -> RelayPosition:
@@ -62,7 +61,7 @@ class RelayReader:
     Args:
         root: the relay directory.
         start: the first position to read; None means the oldest file's first event.
-        tail: the writer's durable tail, if the writer is in this process: the reader never reads past it, and waits
+        tail: the relay log's tail, if the writer is in this process: the reader never reads past it, and waits
             if its own position is after it (the writer truncated its file). None, for tools: read up to the
             last complete event of the files.
 
@@ -72,7 +71,7 @@ class RelayReader:
     """
 
     def __init__(
-        self, root: Path, start: RelayPosition | None = None, tail: DurableTail | None = None
+        self, root: Path, start: RelayPosition | None = None, tail: RelayTail | None = None
     ) -> None:
         self._root = root
         self._tail = tail
@@ -103,7 +102,7 @@ class RelayReader:
         if self._fd < 0:
             self._open()
         while self._pos < end:
-            block = self._read(end, None, is_last=True)
+            block = self._read(end)
             if block is None:
                 raise RelayError(
                     "TR304", f"the relay file ends before {end}", where=self._where(), hint=_REFETCH
@@ -135,7 +134,7 @@ class RelayReader:
                 self._open()
             is_last = tail is not None and (self._subdir, self._file) == (tail.subdir, tail.file)
             limit = tail.pos if tail is not None and is_last else self._size()
-            if self._pos < limit and (block := self._read(limit, tail, is_last)):
+            if self._pos < limit and (block := self._read(limit, must_be_whole=tail is not None)):
                 return block
             if is_last or not self._advance_file(tail):
                 return None
@@ -144,21 +143,20 @@ class RelayReader:
         """Whether this reader's position is at the tail or after it."""
         return tail.order <= RelayPosition(self._subdir, self._file, self._pos).order
 
-    def _read(self, limit: int, tail: RelayPosition | None, is_last: bool) -> RelayBlock | None:
+    def _read(self, limit: int, *, must_be_whole: bool = False) -> RelayBlock | None:
         known = self._has_checksum is not None or self._learn_checksum(limit)
         data = self._pread(min(BLOCK_SIZE, limit - self._pos)) if known else b""
         whole = self._whole_events(data) if data else 0
         if whole == 0 and (data := self._read_large(data, limit)):
             whole = self._whole_events(data)
         if whole == 0:
-            if tail is not None:
+            if must_be_whole:
                 raise RelayError(
                     "TR304", "a relay file ends within an event", where=self._where(), hint=_REFETCH
                 )
             return None
-        at_tail = is_last and self._pos + whole == limit
         block = RelayBlock(
-            self._subdir, self._file, self._pos, data if whole == len(data) else data[:whole], at_tail
+            self._subdir, self._file, self._pos, data if whole == len(data) else data[:whole]
         )
         self._pos += whole
         return block
@@ -285,7 +283,7 @@ def blocks_between(root: Path, begin: RelayPosition, end: int) -> Iterator[Relay
     reader = RelayReader(root, begin)
     try:
         head = reader.format_description()
-        yield RelayBlock(begin.subdir, begin.file, FIRST_POSITION, head, at_tail=False)
+        yield RelayBlock(begin.subdir, begin.file, FIRST_POSITION, head)
         yield from reader.blocks_to(end)
     finally:
         reader.close()

@@ -14,7 +14,7 @@ from schemas.gtid.sets import Flavor, GtidSet, MariadbGtidSet, empty_gtid_set
 
 
 @dataclass(frozen=True)
-class Begin:
+class InitialPosition:
     """The start of a relay log.
 
     Attributes:
@@ -27,7 +27,7 @@ class Begin:
     log_begins: str
 
 
-def initial_position(root: Path, flavor: Flavor) -> Begin | None:
+def initial_position(root: Path, flavor: Flavor) -> InitialPosition | None:
     """Return the position in start.toml, at which the first reader of a relay log starts.
 
     The oldest file left by a purge is not a valid start, because the transactions before it are unknown.
@@ -49,9 +49,9 @@ def initial_position(root: Path, flavor: Flavor) -> Begin | None:
         raise _start_missing(
             "this relay log continues epochs that were published from an earlier relay log", oldest
         )
-    if begin := layout.locate(root, start.subdir, start.file, start.pos):
-        return Begin(
-            begin, layout.stated_set(start.gtid_set, flavor, root / layout.START_NAME), start.log_begins
+    if position := layout.find_upstream_position(root, start.subdir, start.file, start.pos):
+        return InitialPosition(
+            position, layout.parse_stored_gtid_set(start.gtid_set, flavor, root / layout.START_NAME), start.log_begins
         )
     subdir, file = files[0]
     if subdir == start.subdir and layout.file_order(file) <= (layout.file_number(start.file), start.pos):
@@ -88,7 +88,7 @@ def resume_position(
     for folder in reversed(folders):
         # Without GTIDs only the server and its own positions can be compared.
         if folder == subdir or (not executed and layout.subdir_uuid(folder) == layout.subdir_uuid(subdir)):
-            here = layout.locate(root, folder, file, pos)
+            here = layout.find_upstream_position(root, folder, file, pos)
             before = gtids_before(root / folder / here.file, flavor) if here else None
             if here and before is not None and executed.contains(before):
                 return here

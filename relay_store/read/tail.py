@@ -1,4 +1,4 @@
-"""The ends of the complete and of the synced part of the relay log, shared by its writer and its readers."""
+"""The end of the relay log as readers may see it, and of what is on disk, shared by its writer and its readers."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from relay_store.layout.directory import RelayPosition
 from schemas.errors import RelayError
 
 
-class DurableTail:
+class RelayTail:
     """Two positions guarded by a condition. Only the writer moves them; a recovery moves the first backwards."""
 
     def __init__(self) -> None:
@@ -34,7 +34,7 @@ class DurableTail:
                 self.sync_wanted = False
             self._changed.notify_all()
 
-    def require(self, position: RelayPosition) -> None:
+    def wait_until_durable(self, position: RelayPosition) -> None:
         """Wait until everything before `position` is on disk. Raises RelayError TR309 if the writer is closed."""
         with self._changed:
             while self._durable is None or self._durable.order < position.order:

@@ -37,7 +37,7 @@ def keep_whole_groups(root: Path, flavor: Flavor) -> None:
         subdirs = layout.read_index(root)
         folder = root / subdirs[-1] if subdirs else root
         meta = layout.read_meta(folder) if subdirs else None
-        here = layout.locate(root, subdirs[-1], meta.file, meta.pos) if meta else None
+        here = layout.find_upstream_position(root, subdirs[-1], meta.file, meta.pos) if meta else None
         if meta is None or here is None:
             return
         found = _extended(folder, here, meta, flavor)
@@ -58,7 +58,7 @@ def server_flavor(root: Path) -> Flavor:
 
 
 def _extended(folder: Path, here: RelayPosition, meta: RelayMeta, flavor: Flavor) -> RelayMeta:
-    gtids = layout.stated_set(meta.gtid_set, flavor, folder / layout.META_NAME).tracker()
+    gtids = layout.parse_stored_gtid_set(meta.gtid_set, flavor, folder / layout.META_NAME).tracker()
     scanner, boundary, taken = GroupScanner(), meta.pos, str(gtids)
     for event, end in _events_after(folder, here):
         kind, was_open = event[4], scanner.in_group

@@ -3,7 +3,7 @@
 The order of one `sync`:
   1. fdatasync of the active file;
   2. relay.meta (at most every META_INTERVAL seconds, at rotation and at close);
-  3. the durable tail, which lets readers, and so Kafka, see the bytes.
+  3. the tail, which lets readers, and so Kafka, see the bytes.
 
 After a crash, and after a disk was full, the active file is truncated to relay.meta's position, which is a
 transaction boundary, and later files are removed. The rest is fetched again and is identical byte for byte; a
@@ -25,7 +25,7 @@ from relay_store.layout import directory as layout
 from relay_store.layout.directory import DiskFull, RelayMeta, RelayPosition, StartPosition, disk_errors
 from relay_store.layout.locks import files_locked
 from relay_store.read.reader import RelayReader
-from relay_store.read.tail import DurableTail
+from relay_store.read.tail import RelayTail
 from schemas.access.private_files import make_folder
 from schemas.binlog import framing
 from schemas.binlog.framing import FIRST_POSITION, MAGIC
@@ -54,7 +54,7 @@ class RelayWriter:
 
     def __init__(self, root: Path, lock: int, clock: Callable[[], float] = time.monotonic) -> None:
         self.root = root
-        self.tail = DurableTail()
+        self.tail = RelayTail()
         self._lock = lock
         self._clock = clock
         self._fd = -1
@@ -163,7 +163,7 @@ class RelayWriter:
         with disk_errors("creating a relay file", Where(file=name)):
             path = self.root / self._subdir / name
             self._fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-            layout.write_whole(self._fd, header)
+            layout.write_all(self._fd, header)
             layout.sync_dir(path.parent)
         self._file, self._offset = name, layout.part_offset(name)
         self._end = self._boundary = len(header)
@@ -187,7 +187,7 @@ class RelayWriter:
         """
         data = chunks[0] if len(chunks) == 1 else b"".join(chunks)
         with disk_errors("writing the relay log", self._where()):
-            layout.leave_room(self._fd, len(data) + RESERVE)
+            layout.ensure_free_space(self._fd, len(data) + RESERVE)
             view = memoryview(data)
             while view:
                 written = os.write(self._fd, view)
@@ -286,7 +286,7 @@ class RelayWriter:
         if not folder.is_dir():
             raise RelayError("TR303", f"the relay sub-directory {self._subdir} is missing", hint=_PUT_BACK)
         meta = layout.read_meta(folder)
-        here = layout.locate(self.root, self._subdir, meta.file, meta.pos) if meta else None
+        here = layout.find_upstream_position(self.root, self._subdir, meta.file, meta.pos) if meta else None
         kept = layout.file_order(here.file if here else meta.file) if meta else (-1, 0)
         with disk_errors("removing files after relay.meta's position", Where(file=self._subdir)):
             for name in layout.binlog_files(folder):

@@ -117,8 +117,8 @@ class MysqlGtidSet:
 
     def minus(self, other: MysqlGtidSet) -> MysqlGtidSet:
         """Return the transactions of this set that are not in the other. Raises ValueError for a MariaDB set."""
-        theirs = _mysql(other)._sources
-        return MysqlGtidSet({k: _difference(v, theirs.get(k, ())) for k, v in self._sources.items()})
+        other_sources = _mysql(other)._sources
+        return MysqlGtidSet({k: _difference(v, other_sources.get(k, ())) for k, v in self._sources.items()})
 
     def contains(self, other: MysqlGtidSet | str) -> bool:
         if isinstance(other, str):

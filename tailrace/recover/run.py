@@ -18,7 +18,7 @@ from relay_store.layout import directory as layout
 from relay_store.layout.directory import RelayPosition
 from relay_store.layout.epoch_ends import add_epoch_end
 from relay_store.read.start import initial_position, resume_position
-from relay_store.read.tail import DurableTail
+from relay_store.read.tail import RelayTail
 from relay_store.write.whole_groups import keep_whole_groups, server_flavor
 from relay_store.write.writer import RelayWriter
 from schemas.errors import DownstreamError, RelayError, Where
@@ -83,7 +83,7 @@ def recover(
     _end(root)
     flavor = server_flavor(root)
     keep_whole_groups(root, flavor)
-    if layout.read_folds(root):
+    if layout.read_lower_case_names(root):
         tables = TableFilter(tables.include, tables.exclude, folds=True)
         config, skip = in_lower_case(config), tuple(rule.in_lower_case() for rule in skip)
     if downstream_lowers_names(config):
@@ -91,7 +91,7 @@ def recover(
     seen, rows = set[QualifiedName](), RecordRows()
     with closing(RelayWriter.open(root)), _sink(config, root, flavor, seen, rows) as sink:
         begin = _begin(sink.position, root, flavor)
-        end, tail, applied = _end(root), DurableTail(), AppliedLog(sink, rows, seen)
+        end, tail, applied = _end(root), RelayTail(), AppliedLog(sink, rows, seen)
         tail.advance(end)
         publisher = Publisher(
             applied,

@@ -78,7 +78,7 @@ def upstream_part(config: Config) -> Part:
 
 def relay_part(config: Config) -> Part:
     """Return the relay files and the content of relay.meta; `stored` is None before the first file."""
-    from relay_store.layout.directory import locate, read_index, read_meta, subdir_uuid
+    from relay_store.layout.directory import find_upstream_position, read_index, read_meta, subdir_uuid
     from relay_store.layout.inventory import relay_files
 
     root = config.relay.dir
@@ -86,7 +86,7 @@ def relay_part(config: Config) -> Part:
     meta = read_meta(root / subdirs[-1]) if subdirs else None
     stored = None
     if meta is not None:
-        position = locate(root, subdirs[-1], meta.file, meta.pos)
+        position = find_upstream_position(root, subdirs[-1], meta.file, meta.pos)
         stored = {
             "Master_log_name": meta.file,
             "Master_log_pos": meta.pos,

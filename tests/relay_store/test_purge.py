@@ -29,7 +29,7 @@ from relay_store.layout.locks import files_locked
 from relay_store.layout.readers import PUBLISHER, Reader, read_readers, register
 from relay_store.purge.purge import GB, PurgeRules, RelayState, decide, look, purge
 from relay_store.read.reader import RelayReader
-from relay_store.read.start import Begin, initial_position
+from relay_store.read.start import InitialPosition, initial_position
 from relay_store.write.writer import RelayWriter
 from schemas.access.server_url import ServerUrl
 from schemas.binlog import framing
@@ -504,7 +504,7 @@ def test_a_reader_that_is_awaited_needs_everything_until_it_registers(small):
 def test_what_a_purge_left_is_no_begin(small):
     first, second = layout.read_index(small)
     layout.write_start(small, StartPosition("mysql-bin.000007", 200, f"{DEB}:1-77", first, ORIGIN))
-    begin = Begin(at(first, 7, 200), MysqlGtidSet.parse(f"{DEB}:1-77"), ORIGIN)
+    begin = InitialPosition(at(first, 7, 200), MysqlGtidSet.parse(f"{DEB}:1-77"), ORIGIN)
     assert initial_position(small, "mysql") == begin
     for needed in (at(first, 8), at(second, 2)):
         register(small, "channel-main", needed)

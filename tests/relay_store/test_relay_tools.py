@@ -17,7 +17,7 @@ from producer.settings import RelaySettings
 from relay_store.check.verify import check_at_start, verify
 from relay_store.layout import directory as layout
 from relay_store.layout.directory import RelayPosition
-from relay_store.read.catalog import entries
+from relay_store.read.catalog import list_relay_files
 from tailrace.reader.relay_cat import EventSelection, events
 from tests.support.binlogs.damage import events_of, flip
 from tests.support.binlogs.mirroring import (
@@ -123,7 +123,7 @@ def test_a_growing_log_raises_no_false_alarm(source, flavor, tmp_path, max_file_
             assert (e["upstream_file"], e["upstream_position"]) == RelayPosition(
                 "x.000001", e["file"], e["position"]
             ).upstream
-    entries_of = {entry.name: entry for entry in entries(root)}
+    entries_of = {entry.name: entry for entry in list_relay_files(root)}
     assert [entries_of[name].is_active for name in files] == [False] * (len(files) - 1) + [True]
 
 

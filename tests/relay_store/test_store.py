@@ -14,7 +14,7 @@ from relay_store.layout import directory as layout
 from relay_store.layout.directory import RelayPosition
 from relay_store.read import reader
 from relay_store.read.reader import RelayReader
-from relay_store.read.start import Begin, initial_position
+from relay_store.read.start import InitialPosition, initial_position
 from relay_store.write.writer import RelayWriter
 from schemas.binlog import framing
 from schemas.errors import RelayError
@@ -89,7 +89,7 @@ def test_readers_see_whole_groups_only_after_the_sync(root):
     relay.sync()
     block = found.read_block()
     assert block.data == b"".join(group(1))
-    assert block.at_tail
+    assert block.end == relay.tail.position
     put(relay, *group(2)[:3], whole=False)
     relay.sync()
     assert found.read_block() is None
@@ -283,7 +283,7 @@ def test_a_log_begins_where_start_toml_says_and_nowhere_else(root):
     pos = 4 + len(format_description())
     relay.write_start(layout.StartPosition(FIRST, pos, f"{UUID}:1-12", relay.subdir, "by hand"))
     begin = initial_position(root, "mysql")
-    assert begin == Begin(
+    assert begin == InitialPosition(
         RelayPosition(relay.subdir, FIRST, pos), MysqlGtidSet.parse(f"{UUID}:1-12"), "by hand"
     )
     relay.write_start(layout.StartPosition(FIRST, 9_999, f"{UUID}:1-12", relay.subdir, ORIGIN))
@@ -315,7 +315,7 @@ def test_blocks_hold_whole_events_whatever_their_size(tmp_path_factory, sizes, b
         blocks = list(iter(lambda: found.read_block(), None))
     relay.close()
     assert b"".join(b.data for b in blocks) == b"".join(events[begin:])
-    assert all(b.pos in starts and (b.end.pos in starts or b.at_tail) for b in blocks)
+    assert all(b.pos in starts and (b.end.pos in starts or b.end == relay.tail.position) for b in blocks)
 
 
 def fail_once(monkeypatch, name: str, nth: int, code: int) -> None:

@@ -11,7 +11,7 @@ from schemas.counted import counted
 from tailrace.commands.options import DEFAULT_CONFIG, AsJson, ConfigFile, print_json, read_config
 
 if TYPE_CHECKING:
-    from relay_store.read.catalog import Entry
+    from relay_store.read.catalog import CatalogEntry
 
 _TIMES = ("first_time", "last_time")
 
@@ -22,12 +22,12 @@ def list_files(config: ConfigFile = DEFAULT_CONFIG, as_json: AsJson = False) -> 
     Only the start and the end of each file are read. The number of transactions is shown if MySQL's files contain
     it.
     """
-    from relay_store.read.catalog import entries
+    from relay_store.read.catalog import list_relay_files
     from tailrace import assemble
 
     loaded = read_config("relay list", config)
     root = loaded.relay.dir
-    found = entries(root, assemble.relay_readers(loaded))
+    found = list_relay_files(root, assemble.relay_readers(loaded))
     report = _report(found, str(root))
     if as_json:
         print_json(report)
@@ -35,7 +35,7 @@ def list_files(config: ConfigFile = DEFAULT_CONFIG, as_json: AsJson = False) -> 
         _print(report)
 
 
-def _report(found: list[Entry], root: str) -> dict[str, Any]:
+def _report(found: list[CatalogEntry], root: str) -> dict[str, Any]:
     subdirs: dict[str, list[dict[str, Any]]] = {}
     for entry in found:
         subdirs.setdefault(entry.subdir, []).append(_fields(entry))
@@ -50,7 +50,7 @@ def _report(found: list[Entry], root: str) -> dict[str, Any]:
     }
 
 
-def _fields(entry: Entry) -> dict[str, Any]:
+def _fields(entry: CatalogEntry) -> dict[str, Any]:
     fields: dict[str, Any] = {
         "name": entry.name,
         "size": entry.size,
@@ -62,7 +62,7 @@ def _fields(entry: Entry) -> dict[str, Any]:
         "active": entry.is_active,
         "needed_by": list(entry.needed_by),
     }
-    return fields | ({"trouble": entry.trouble} if entry.trouble else {})
+    return fields | ({"trouble": entry.error} if entry.error else {})
 
 
 def _moment(seconds: int | None) -> str | None:

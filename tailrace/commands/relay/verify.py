@@ -13,7 +13,7 @@ import typer
 from tailrace.commands.options import DEFAULT_CONFIG, AsJson, ConfigFile, print_json, read_config
 
 if TYPE_CHECKING:
-    from relay_store.check.verify import Report
+    from relay_store.check.verify import VerifyReport
     from tailrace.verify_rows.compare import RowsReport
 
 Rows = Annotated[
@@ -41,7 +41,7 @@ def verify(config: ConfigFile = DEFAULT_CONFIG, rows: Rows = False, as_json: AsJ
     raise typer.Exit(ExitCode.OK if report.sound else ExitCode.DAMAGED)
 
 
-def _compared(root: Path, report: Report) -> RowsReport | None:
+def _compared(root: Path, report: VerifyReport) -> RowsReport | None:
     """Compare the rows, and add findings and notes to the report."""
     if not report.sound:
         report.notes.append("the rows were not compared because the files are damaged")
@@ -56,7 +56,7 @@ def _compared(root: Path, report: Report) -> RowsReport | None:
     return compared
 
 
-def _as_dict(report: Report, compared: RowsReport | None, root: str) -> dict[str, Any]:
+def _as_dict(report: VerifyReport, compared: RowsReport | None, root: str) -> dict[str, Any]:
     counts = {"files": report.files, "bytes": report.bytes, "events": report.events}
     findings = [finding.as_dict() for finding in report.findings]
     fields = {"directory": root, "sound": report.sound, **counts, "findings": findings, "notes": report.notes}
@@ -67,7 +67,7 @@ def _as_dict(report: Report, compared: RowsReport | None, root: str) -> dict[str
     return fields
 
 
-def _print(report: Report, root: str) -> None:
+def _print(report: VerifyReport, root: str) -> None:
     from rich.markup import escape
 
     from schemas.counted import counted

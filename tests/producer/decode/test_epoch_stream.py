@@ -70,7 +70,7 @@ def _taken(stream: EpochStream, *events: bytes) -> list[tuple[int, int, bool] | 
     """Of each epoch its rows, its end and whether it is a DDL; of each part that comes before how many rows it has."""
     start = stream.here.pos
     head = format_description() if start == 4 else b""
-    block = RelayBlock(SUBDIR, FILE, start, b"".join((head, *events)), at_tail=False)
+    block = RelayBlock(SUBDIR, FILE, start, b"".join((head, *events)))
     return [
         (one.record.rows, one.end.pos, one.record.ddl is not None)
         if isinstance(one, SealedEpoch)

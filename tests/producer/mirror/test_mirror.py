@@ -273,7 +273,7 @@ def test_what_sync_relay_log_promises(source, flavor, tmp_path, groups):
         if groups == 0:
             assert fsyncs == 0
             assert (root / mirror.relay.subdir / layout.META_NAME).read_text() == metas
-            mirror.relay.tail.require(mirror.relay.tail.position)
+            mirror.relay.tail.wait_until_durable(mirror.relay.tail.position)
             assert mirror.relay.syncs - before == 1
         else:
             assert fsyncs >= 63 // groups
