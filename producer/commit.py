@@ -121,7 +121,7 @@ class Committer:
 
     def _commit(self, epoch: SealedEpoch) -> None:
         if self._tail is not None:
-            self._tail.require(epoch.end)
+            self._tail.wait_until_durable(epoch.end)
         committed = self._log.commit(
             lambda ranges, digest: replace(
                 epoch.record,

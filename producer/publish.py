@@ -21,7 +21,6 @@ from pathlib import Path
 
 import structlog
 
-from producer.begin import Begin, duplicates_behind, find_begin, prepared_in, seed
 from producer.commit import Committer, EpochDestination
 from producer.decode.decode_rules import DecodeRules
 from producer.decode.epoch_stream import EpochStream
@@ -29,6 +28,13 @@ from producer.decode.event_decoder import EventDecoder
 from producer.decode.nested_events import PreparedTransactions
 from producer.epochs.open_epoch import LogState, Now, OpenEpoch, Records, SealedEpoch, seal
 from producer.epochs.progress import PublishProgress
+from producer.publish_start import (
+    PublishStart,
+    duplicates_after,
+    find_start,
+    prepared_in,
+    read_structures_early,
+)
 from producer.structures.default_engine import DefaultEngine
 from producer.structures.store import Structures, Upstream
 from producer.upstream.origins import Origins
@@ -49,7 +55,7 @@ _GC_THRESHOLD = 200_000  # objects
 _SWITCH = 0.0002
 _PATIENCE = 5.0  # seconds that a stop waits for the rest of a transaction
 
-#: a place at which to stop
+#: whether to stop at a position
 Until = Callable[[RelayPosition], bool]
 
 
@@ -108,51 +114,51 @@ class Publisher:
         with _tuned_interpreter(), closing(committer):
             if last is not None:
                 self._began(log_id)
-            begin = find_begin(self._root, self._flavor, last, self._tail, self._mark, stop)
-            if begin is None:
+            start = find_start(self._root, self._flavor, last, self._tail, self._mark, stop)
+            if start is None:
                 return
-            seed(structures)
+            read_structures_early(structures)
             if last is None:
-                self._write_first_epoch(begin, structures, committer)
+                self._write_first_epoch(start, structures, committer)
                 self._origins.begin(log_id)
                 self._began(log_id)
-            stream = self._stream(begin, state, structures, stop_at_gtid)
+            stream = self._stream(start, state, structures, stop_at_gtid)
             self._publish_until_end(stream, committer, stop, until)
             if self._mark is not None:
                 self._mark.flush()
 
-    def _write_first_epoch(self, begin: Begin, structures: Structures, committer: Committer) -> None:
+    def _write_first_epoch(self, start: PublishStart, structures: Structures, committer: Committer) -> None:
         """Write epoch 0, which only records the start position of the log and the reason for it; it never changes."""
         changes, folds = structures.take_changes(), self._rules.tables.folds
         epoch = OpenEpoch(0, opened=_now().monotonic)
-        executed, log_begins = str(begin.executed), begin.log_begins
+        executed, log_begins = str(start.executed), start.log_begins
         committer.commit(
-            seal(epoch, begin.position, executed, tracked=changes, folds=folds, log_begins=log_begins)
+            seal(epoch, start.position, executed, tracked=changes, folds=folds, log_begins=log_begins)
         )
         committer.finish()
 
     def _stream(
-        self, begin: Begin, state: LogState, structures: Structures, stop_at_gtid: str | None
+        self, start: PublishStart, state: LogState, structures: Structures, stop_at_gtid: str | None
     ) -> EpochStream:
         """Return what decodes the relay log from its start position on."""
         last = state.last_epoch
-        self.progress.resumes(begin.position, last)
+        self.progress.resumes(start.position, last)
         if last is not None:
-            log.info("publisher_resumes", epoch=last.epoch, position=str(begin.position))
+            log.info("publisher_resumes", epoch=last.epoch, position=str(start.position))
         rules = self._rules
         if stop_at_gtid is not None:
             rules = replace(rules, stop_behind=parse_gtid_set(stop_at_gtid, self._flavor))
         decoder = EventDecoder(
             rules,
             OpenEpoch(1 if last is None else last.epoch + 1, opened=_now().monotonic),
-            begin.executed.tracker(),
+            start.executed.tracker(),
             state.versions,
             structures,
             PreparedTransactions(() if last is None else last.prepared),
             prepared_in(self._root),
             DefaultEngine(self._root, self._flavor, self._upstream),
         )
-        return EpochStream(rules, decoder, structures, begin.position, _now, read_epoch_ends(self._root))
+        return EpochStream(rules, decoder, structures, start.position, _now, read_epoch_ends(self._root))
 
     # -- following the relay log -----------------------------------------------------------------
 
@@ -184,7 +190,7 @@ class Publisher:
         self, block: RelayBlock, reader: RelayReader, stream: EpochStream, committer: Committer
     ) -> None:
         """Decode a block and commit the epochs it completes."""
-        stream.enter(block, partial(duplicates_behind, self._root), reader.format_description)
+        stream.enter(block, partial(duplicates_after, self._root), reader.format_description)
         _pass_on(stream.decode_block(block), committer)
         self.progress.decoded(stream.here, stream.oldest_ms)
         # Kafka gets the open epoch's whole transactions as soon as it has taken the epoch before in. So it works on

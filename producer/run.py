@@ -20,7 +20,7 @@ from producer.kafka.epoch_log import EpochLog
 from producer.kafka.registry import SchemaRegistry
 from producer.mirror.loop import Mirror, MirrorProgress
 from producer.mirror.purging import Purging
-from producer.mirror.start import Start, check_history, check_log, discard_unpublished
+from producer.mirror.start import MirrorStart, check_history, check_log, discard_unpublished
 from producer.publish import Publisher
 from producer.settings import RelaySettings, SkipRule
 from producer.upstream.connect import UpstreamInfo, describe
@@ -175,7 +175,7 @@ def _run(
         relay,
         config.relay,
         server_id=config.server_id,
-        start=Start(
+        start=MirrorStart(
             config.relay.relay_binlog_gtid,
             config.relay.relay_binlog_name,
             config.start,

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import time
+from collections.abc import Mapping
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
@@ -10,17 +12,16 @@ from pathlib import Path
 from producer.kafka.epoch_log import EpochLog
 from producer.mirror.start import check_history
 from producer.run import ProducerConfig
-from producer.structures.by_hand import corrected
 from producer.structures.forms import predicted
 from producer.structures.interpret import created as created_table
-from producer.structures.store import BinlogPosition
+from producer.structures.store import BinlogPosition, Later, encode_entry, loaded_entry, topic_key
 from producer.upstream.connect import describe
 from relay_store.layout.directory import file_number
 from relay_store.write.writer import RelayWriter
-from schemas.ddl.column_types import DdlContext
+from schemas.ddl.column_types import DdlContext, in_charset
 from schemas.ddl.cursor import Unparsable
 from schemas.ddl.lexer import Flavor, LexError
-from schemas.ddl.table_definition import TableDefinition
+from schemas.ddl.table_definition import ColumnDefinition, TableDefinition
 from schemas.errors import ConfigError, Where
 from schemas.letter_case import lowered
 from schemas.tables import QualifiedName
@@ -61,7 +62,7 @@ def set_structure(
         here = BinlogPosition(last.source_id, file_number(last.source_file), last.source_pos)
         if position is not None and here.reached(position):
             position = None
-        records = corrected(state.tracked, name, table, position)
+        records = _structure_records(state.tracked, name, table, position)
         published = position is None and not config.schema_registry_url
         versions = _versions(last.epoch + 1, name, table, flavor) if published else ()
         log.begin()
@@ -76,6 +77,40 @@ def _table(file: Path, name: QualifiedName, flavor: Flavor) -> TableDefinition:
         raise ConfigError(
             "TR112", f"{file}: {error}", where=Where(table=".".join(name)), hint=hint
         ) from error
+
+
+def _structure_records(
+    stored: Mapping[bytes, bytes],
+    name: QualifiedName,
+    table: TableDefinition,
+    position: BinlogPosition | None,
+) -> tuple[tuple[bytes, bytes], ...]:
+    """The records that state a table's structure.
+
+    Args:
+        stored: the records as they are.
+        position: valid from here on; None: from the end of the log.
+    """
+    database = stored.get(topic_key(name[0]))
+    table = _with_default(table, json.loads(database) if database else None)
+    old = stored.get(topic_key(*name))
+    now, later = loaded_entry(old) if old else (None, None)
+    if position is None:
+        record = encode_entry(table, later)
+    else:
+        record = encode_entry(now, Later(position, position, table))
+    return ((topic_key(*name), record),)
+
+
+def _with_default(table: TableDefinition, charset: str | None) -> TableDefinition:
+    """What names no character set is in that of its database."""
+    if table.charset is not None or charset is None:
+        return table
+
+    def column(old: ColumnDefinition) -> ColumnDefinition:
+        return in_charset(replace(old, charset=charset)) if old.charset is None else old
+
+    return replace(table.with_columns(column), charset=charset)
 
 
 def _versions(

@@ -2,8 +2,8 @@
 
 A relay log begins with whole files, and each server's files hold what others had as well. A GTID set of MariaDB's has
 one number for each domain, so a number below it may be one of those, or a new one: with `gtid_strict_mode` off, as it
-is by default, numbers go back, where two servers write into one domain or a session sets them. What tells is the place:
-behind the transaction that the set names, all of its domain is new, as it is for MariaDB's own replicas.
+is by default, numbers go back, where two servers write into one domain or a session sets them. What tells is the
+position: after the transaction that the set names, all of its domain is new, as it is for MariaDB's own replicas.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class DuplicateFilter:
     Args:
         had: what was executed where reading begins.
         elsewhere: whether that came from another server's files, whose order may be another one.
-        whole: whether all that these files have before this place is looked at, or was.
+        whole: whether all that these files have before this position is looked at, or was.
     """
 
     def __init__(self, had: Mapping[int, MariadbGtid], *, elsewhere: bool, whole: bool) -> None:
@@ -49,7 +49,7 @@ class DuplicateFilter:
                 self._pass(domain)
 
     def seen(self, domain: int, server: int, number: int) -> None:
-        """A transaction that lies before the place where reading begins."""
+        """A transaction that lies before the position where reading begins."""
         if self._had.get(domain) == (server, number):
             self._pass(domain)
 
@@ -89,12 +89,12 @@ def duplicate_filter(
     is_first_file: bool = False,
     earlier: Iterable[RelayBlock] = (),
 ) -> DuplicateFilter:
-    """That from a place on, behind which ``executed`` was published.
+    """That from a position on, behind which ``executed`` was published.
 
     Args:
         here: where reading begins; None: with a sub-directory's first file, of another server.
         is_first_file: whether that file is its sub-directory's first.
-        earlier: what the file has before the place; taken only if it is needed.
+        earlier: what the file has before the position; taken only if it is needed.
     """
     had = executed.domains if isinstance(executed, MariadbGtidSet) else {}
     if here is None:
@@ -109,7 +109,7 @@ def duplicate_filter(
 
 
 def _look_at(found: DuplicateFilter, block: RelayBlock) -> None:
-    """What lies before the place where reading begins."""
+    """What lies before the position where reading begins."""
     scanner = GroupScanner()
     i, data = 0, block.data
     while i < len(data):

@@ -63,13 +63,13 @@ class EpochStream:
     def enter(
         self,
         block: RelayBlock,
-        duplicates_behind: Callable[[GtidSet, RelayPosition], DuplicateFilter],
+        duplicates_after: Callable[[GtidSet, RelayPosition], DuplicateFilter],
         format_description: Callable[[], bytes],
     ) -> None:
         """Enter a block's file, if it is another one than the last block's.
 
         Args:
-            duplicates_behind: tells which transactions from a position on were published before, given what is
+            duplicates_after: tells which transactions from a position on were published before, given what is
                 executed; asked for the first block.
             format_description: reads the file's first event; asked if the block begins behind it.
 
@@ -82,7 +82,7 @@ class EpochStream:
         self._decoder.leave_file_for(block.subdir, block.file)
         if not file.name:
             begin = RelayPosition(block.subdir, block.file, block.pos)
-            state.groups.resume(duplicates_behind(state.groups.tracker.snapshot(), begin))
+            state.groups.resume(duplicates_after(state.groups.tracker.snapshot(), begin))
         if block.pos > FIRST_POSITION:
             self._decoder.read_format(format_description(), block.subdir, block.file)
 

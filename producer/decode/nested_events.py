@@ -1,9 +1,9 @@
 """Events that are walked inside other events: compressed transactions, and XA transactions when they commit.
 
 An XA transaction is prepared under one GTID, and committed or rolled back under a later one. Its rows take effect at
-the COMMIT, in that place of the order. Until then all that is kept of it is its place in the relay log, in memory and
-in each epoch's record; its COMMIT reads the events again from there. So neither its size nor the time it stays open
-costs memory, and a producer that starts anew finds it again.
+the COMMIT, in the order of commits. Until then only its position in the relay log is kept, in memory and in each
+epoch's record; its COMMIT reads the events again from there. So neither its size nor the time it stays open costs
+memory, and a producer that starts anew finds it again.
 """
 
 from __future__ import annotations

@@ -105,7 +105,7 @@ class ImageLacksColumns(DecodeError):
 
 
 class Images(NamedTuple):
-    """The columns that the row images of an event have, as bits by their place in the table."""
+    """The columns that the row images of an event have, as bits by their position in the table."""
 
     before: int
     after: int
@@ -225,19 +225,19 @@ def _after_partial(structure: TableStructure, images: Images) -> list[str]:
 
 
 def _parts(structure: TableStructure, columns: tuple[Column, ...], prefix: str) -> str:
-    place = {column.name: i for i, column in enumerate(structure.columns)}
-    return ", ".join(f"{prefix}{place[column.name]}" for column in columns)
+    index_of = {column.name: i for i, column in enumerate(structure.columns)}
+    return ", ".join(f"{prefix}{index_of[column.name]}" for column in columns)
 
 
 def _key(structure: TableStructure, prefix: str) -> str:
-    place = {column.name: i for i, column in enumerate(structure.columns)}
-    parts = " + ".join(f"{prefix}{place[name]}" for name in structure.key)
+    index_of = {column.name: i for i, column in enumerate(structure.columns)}
+    parts = " + ".join(f"{prefix}{index_of[name]}" for name in structure.key)
     return f"KEY + {parts}" if parts else "KEY"
 
 
 def _same_key(structure: TableStructure) -> str:
-    place = {column.name: i for i, column in enumerate(structure.columns)}
-    return " and ".join(f"a{place[name]} == o{place[name]}" for name in structure.key)
+    index_of = {column.name: i for i, column in enumerate(structure.columns)}
+    return " and ".join(f"a{index_of[name]} == o{index_of[name]}" for name in structure.key)
 
 
 _SEQ = "(VARINT[seq << 1] if seq < 65536 else encode_varint(seq << 1))"

@@ -188,10 +188,10 @@ def full_structure(event: TableMap) -> TableStructure:
     _set_charsets(columns, {ENUM, SET}, optional, _ENUM_DEFAULT_CHARSET, _ENUM_COLUMN_CHARSET, where)
     _set_members(columns, ENUM, optional.get(_ENUM_MEMBERS, b""), where)
     _set_members(columns, SET, optional.get(_SET_MEMBERS, b""), where)
-    places = _key(optional)
-    if len(set(places)) < len(places):
+    key_columns = _key(optional)
+    if len(set(key_columns)) < len(key_columns):
         raise ValueError("a column is in the key twice")
-    key = tuple(columns[i].name for i in places)
+    key = tuple(columns[i].name for i in key_columns)
     for column in columns:
         check_column(column)
     typed = tuple(replace(c, sql_type=sql_type(c)) for c in columns)

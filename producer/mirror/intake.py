@@ -261,7 +261,9 @@ class Intake:
 
     def _corrupt(self, kind: int) -> RelayError:
         what = f"the checksum of an event of type {kind} is wrong"
-        hint = "nothing of it was written; if it happens again at this place, the upstream's file is damaged"
+        hint = (
+            "nothing of it was written; if it happens again at this position, the upstream's file is damaged"
+        )
         return RelayError("TR304", what, where=self._where(), hint=hint)
 
     def _gap(self, begin: int) -> RelayError:

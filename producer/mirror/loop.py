@@ -18,7 +18,7 @@ from dataclasses import dataclass
 import structlog
 
 from producer.mirror.intake import Intake
-from producer.mirror.start import EARLIEST, Start, open_relay
+from producer.mirror.start import EARLIEST, MirrorStart, open_relay
 from producer.settings import RelaySettings
 from producer.upstream.connect import UpstreamInfo
 from producer.upstream.dump import DumpStream
@@ -106,7 +106,7 @@ class Mirror:
         settings: RelaySettings,
         *,
         server_id: int,
-        start: Start = EARLIEST,
+        start: MirrorStart = EARLIEST,
         make_room: Callable[[], bool] = bool,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:

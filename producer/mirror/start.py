@@ -23,33 +23,33 @@ from schemas.wire.epoch import ORIGIN, EpochCommitted
 
 
 @dataclass(frozen=True)
-class Start:
+class MirrorStart:
     """Where an empty relay log begins; the first of these that is given.
 
     Attributes:
         gtid_set: behind these transactions, if the upstream writes GTIDs.
         file: with this binlog file.
         published: the last epoch of the log; with the oldest file that the upstream has, which must reach back to it.
-        place: at the oldest binlog or at the current position. Files are always stored from their first byte;
+        position: at the oldest binlog or at the current position. Files are always stored from their first byte;
             the publisher gets the start position.
         tables: those that are replicated.
     """
 
     gtid_set: str = ""
     file: str = ""
-    place: Literal["earliest", "current"] = "earliest"
+    position: Literal["earliest", "current"] = "earliest"
     published: EpochCommitted | None = None
     tables: TableFilter = field(default_factory=TableFilter)
 
 
-EARLIEST = Start()
+EARLIEST = MirrorStart()
 _log = structlog.get_logger()
 
 _COMMIT_SECONDS = 3  # for which a transaction may be in the binlog and not yet in the executed set
 
 
 def open_relay(
-    url: ServerUrl, relay: RelayWriter, start: Start
+    url: ServerUrl, relay: RelayWriter, start: MirrorStart
 ) -> tuple[UpstreamInfo, RelayPosition, GtidSet]:
     """Make the relay log ready for the upstream at `url`.
 
@@ -74,12 +74,12 @@ def open_relay(
 
 
 def _begin_file(
-    url: ServerUrl, info: UpstreamInfo, relay: RelayWriter, executed: GtidSet, start: Start
+    url: ServerUrl, info: UpstreamInfo, relay: RelayWriter, executed: GtidSet, start: MirrorStart
 ) -> None:
     """Begin with a file's first byte: then every relay file is whole, whatever the start."""
-    first: FirstPlace | None = None
+    first: UpstreamStart | None = None
     if not executed and relay.position is None:
-        first = _first_place(url, info, start)
+        first = _first_start(url, info, start)
         file = first.file
     elif executed and info.has_gtids:
         file = file_before(url, info, executed)
@@ -95,8 +95,8 @@ def _begin_file(
 
 
 @dataclass(frozen=True)
-class FirstPlace:
-    """A begin; the fields are those of ``StartPosition``."""
+class UpstreamStart:
+    """Where a relay log starts upstream; the fields are those of ``StartPosition``."""
 
     file: str
     pos: int
@@ -104,24 +104,24 @@ class FirstPlace:
     log_begins: str
 
 
-def _first_place(url: ServerUrl, info: UpstreamInfo, start: Start) -> FirstPlace:
-    place = place_to_begin(url, info, start)
+def _first_start(url: ServerUrl, info: UpstreamInfo, start: MirrorStart) -> UpstreamStart:
+    chosen = choose_start(url, info, start)
     if start.published is not None:
-        return replace(place, log_begins="")
-    if place.log_begins != ORIGIN:
+        return replace(chosen, log_begins="")
+    if chosen.log_begins != ORIGIN:
         _log.warning(
             "history_not_known",
             upstream=str(url),
-            begin=f"{place.file}:{place.pos}",
-            behind=place.gtid_set,
-            reason=place.log_begins,
+            begin=f"{chosen.file}:{chosen.pos}",
+            behind=chosen.gtid_set,
+            reason=chosen.log_begins,
             hint="what was written before is not in the log: a target needs a copy of exactly that, and nothing here"
             " can tell whether it has one; `tailrace consume --from gtid:SET` compares a copy's GTID set with the log",
         )
-    return place
+    return chosen
 
 
-def place_to_begin(url: ServerUrl, info: UpstreamInfo, start: Start) -> FirstPlace:
+def choose_start(url: ServerUrl, info: UpstreamInfo, start: MirrorStart) -> UpstreamStart:
     """Where a relay log would begin. Raises ConfigError TR106, UpstreamError TR204 or TR207."""
     if start.gtid_set and not info.has_gtids and not start.file:
         hint = "set relay.relay-binlog-name instead, or gtid_mode upstream"
@@ -133,25 +133,25 @@ def place_to_begin(url: ServerUrl, info: UpstreamInfo, start: Start) -> FirstPla
             raise ConfigError("TR106", f"relay.relay-binlog-gtid is no GTID set of {url}: {error}") from error
         refuse_errant(url, info, wanted, "relay.relay-binlog-gtid")
         file = file_before(url, info, wanted)
-        return FirstPlace(file, FIRST_POSITION, str(wanted), "relay.relay-binlog-gtid")
+        return UpstreamStart(file, FIRST_POSITION, str(wanted), "relay.relay-binlog-gtid")
     if start.file:
         if start.file not in [name for name, _ in info.files]:
             raise purged(url, info, f"the binlog file {start.file}")
         before = set_at_start(url, info, start.file)
-        return FirstPlace(start.file, FIRST_POSITION, str(before), "relay.relay-binlog-name")
+        return UpstreamStart(start.file, FIRST_POSITION, str(before), "relay.relay-binlog-name")
     if start.published is not None:
         return _behind_epochs(url, info, start.published)
-    if start.place == "current":
+    if start.position == "current":
         # A transaction may be in the binlog and not yet in the executed set, so the set decides where there is one.
         exact = info.flavor == "mysql" and info.has_gtids
         file, pos = (
             (file_before(url, info, info.executed), FIRST_POSITION) if exact else (info.file, info.position)
         )
-        return FirstPlace(file, pos, str(info.executed), "source.start is current")
+        return UpstreamStart(file, pos, str(info.executed), "source.start is current")
     return _earliest(url, info, start.tables)
 
 
-def _earliest(url: ServerUrl, info: UpstreamInfo, tables: TableFilter) -> FirstPlace:
+def _earliest(url: ServerUrl, info: UpstreamInfo, tables: TableFilter) -> UpstreamStart:
     """The upstream's own beginning. Raises UpstreamError TR204 if it no longer has that."""
     oldest = info.files[0][0]
     if missing := missing_before(url, info):
@@ -164,11 +164,11 @@ def _earliest(url: ServerUrl, info: UpstreamInfo, tables: TableFilter) -> FirstP
         )
     if older := older_table(url, info, tables):
         _log.warning("table_older_than_binlogs", table=older)
-        return FirstPlace(oldest, FIRST_POSITION, "", "the first binlog file is younger than the tables")
-    return FirstPlace(oldest, FIRST_POSITION, "", ORIGIN)
+        return UpstreamStart(oldest, FIRST_POSITION, "", "the first binlog file is younger than the tables")
+    return UpstreamStart(oldest, FIRST_POSITION, "", ORIGIN)
 
 
-def _behind_epochs(url: ServerUrl, info: UpstreamInfo, last: EpochCommitted) -> FirstPlace:
+def _behind_epochs(url: ServerUrl, info: UpstreamInfo, last: EpochCommitted) -> UpstreamStart:
     """The oldest file that the upstream has, which holds all that the last epoch lacks. Raises UpstreamError TR204."""
     oldest = info.files[0][0]
     before = set_at_start(url, info, oldest)
@@ -177,7 +177,7 @@ def _behind_epochs(url: ServerUrl, info: UpstreamInfo, last: EpochCommitted) -> 
         file_before(url, info, executed)
     elif last.source_id == info.server_uuid and last.source_file not in [name for name, _ in info.files]:
         raise purged(url, info, f"the binlog file {last.source_file}")
-    return FirstPlace(oldest, FIRST_POSITION, str(before), "")
+    return UpstreamStart(oldest, FIRST_POSITION, str(before), "")
 
 
 def refuse_errant(url: ServerUrl, info: UpstreamInfo, executed: GtidSet, where: str) -> None:
@@ -217,7 +217,7 @@ def check_history(url: ServerUrl, info: UpstreamInfo, last: EpochCommitted, wher
     if not executed and not info.has_gtids and last.source_id != info.server_uuid:
         raise _other_server(f"{url} is another server than {where} is of, and neither has GTIDs")
     refuse_errant(url, info, executed, where)
-    # Without GTIDs only the place tells: a binlog that ends before the last epoch does is another history.
+    # Without GTIDs only the position tells: a binlog that ends before the last epoch does is another history.
     here, end = (file_number(last.source_file), last.source_pos), (file_number(info.file), info.position)
     if not info.has_gtids and last.source_id == info.server_uuid and here > end:
         raise _other_server(

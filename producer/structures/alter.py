@@ -82,7 +82,7 @@ class _Plan:
 
     Attributes:
         changed: the new definitions.
-        placed: new columns, and changed ones by their old names, with what FIRST or AFTER says.
+        positioned: new columns, and changed ones by their old names, with what FIRST or AFTER says.
     """
 
     charset: str | None
@@ -90,7 +90,7 @@ class _Plan:
     convert: bool = False
     dropped: list[str] = field(default_factory=list)
     changed: dict[str, ColumnDefinition] = field(default_factory=dict)
-    placed: list[tuple[ColumnDefinition | str, tuple[str, ...] | None]] = field(default_factory=list)
+    positioned: list[tuple[ColumnDefinition | str, tuple[str, ...] | None]] = field(default_factory=list)
     keys: list[KeyDefinition] = field(default_factory=list)
     dropped_keys: list[str] = field(default_factory=list)
     renamed_keys: dict[str, str] = field(default_factory=dict)
@@ -100,15 +100,15 @@ class _Plan:
     @property
     def rebuilds(self) -> bool:
         """Whether it changes columns or keys."""
-        columns = bool(self.dropped or self.changed or self.placed or self.not_null or self.convert)
+        columns = bool(self.dropped or self.changed or self.positioned or self.not_null or self.convert)
         return columns or bool(self.keys or self.dropped_keys or self.renamed_keys or self.foreign)
 
     def added(self) -> list[str]:
         """The names of the new columns."""
-        return [column.name for column, _ in self.placed if not isinstance(column, str)]
+        return [column.name for column, _ in self.positioned if not isinstance(column, str)]
 
 
-def altered(
+def alter_table(
     cursor: Cursor, table: TableDefinition, session: DdlContext, database_charset: str | None
 ) -> TableDefinition:
     """Return the table definition after an ALTER TABLE.
@@ -124,7 +124,7 @@ def altered(
     _defaults([cursor.over(c.definition) for c in clauses if not c.verb], plan, session, database_charset)
     for clause in clauses:
         _clause(clause, cursor.over(clause.definition), plan, table, session)
-    return _carried_out(plan, table, session)
+    return _apply_plan(plan, table, session)
 
 
 def _limited(clauses: Iterable[Clause]) -> list[Clause]:
@@ -211,7 +211,7 @@ def _add(part: TableElement, plan: _Plan, table: TableDefinition, lenient: bool)
     # The servers look at the table as it was, whatever the statement drops.
     if lenient and (table.column(part.column.name) is not None or index_of(new, part.column.name) >= 0):
         return
-    plan.placed.append((part.column, part.position))
+    plan.positioned.append((part.column, part.position))
     plan.keys += part.keys
     if len(new) >= MAX_COLUMNS or len(plan.keys) > MAX_KEYS:
         raise Unparsable("more columns or keys than a table has")
@@ -238,7 +238,7 @@ def _change(clause: Clause, part: TableElement, plan: _Plan, table: TableDefinit
     plan.keys += part.keys
     plan.foreign |= part.foreign
     if part.position is not None:
-        plan.placed.append((known.name, part.position))
+        plan.positioned.append((known.name, part.position))
 
 
 def _known(clause: Clause, table: TableDefinition) -> ColumnDefinition | None:
@@ -298,9 +298,9 @@ def _rename(clause: Clause, plan: _Plan, table: TableDefinition) -> None:
 # carrying it out ------------------------------------------------------------------------------------
 
 
-def _carried_out(plan: _Plan, table: TableDefinition, session: DdlContext) -> TableDefinition:
-    places = _columns(plan, table)
-    columns = [place.column for place in places]
+def _apply_plan(plan: _Plan, table: TableDefinition, session: DdlContext) -> TableDefinition:
+    altered = _columns(plan, table)
+    columns = [one.column for one in altered]
     if plan.convert:
         columns = [converted(column, plan.charset) for column in columns]
     new = replace(
@@ -314,7 +314,7 @@ def _carried_out(plan: _Plan, table: TableDefinition, session: DdlContext) -> Ta
     new = new.not_null(plan.not_null)
     kept = [
         key
-        for key in (_kept(key, plan, table, places, new, session) for key in table.keys)
+        for key in (_kept(key, plan, table, altered, new, session) for key in table.keys)
         if key is not None
     ]
     if not table.whole and (plan.dropped_keys or plan.dropped or (plan.changed and not kept)):
@@ -325,27 +325,27 @@ def _carried_out(plan: _Plan, table: TableDefinition, session: DdlContext) -> Ta
 
 
 def _columns(plan: _Plan, table: TableDefinition) -> list[_AlteredColumn]:
-    places = [
+    altered = [
         _AlteredColumn(column.name, column, plan.changed.get(column.name, column))
         for column in table.columns
         if index_of(plan.dropped, column.name) < 0
     ]
-    for placed, position in plan.placed:
-        if isinstance(placed, str):
-            place = next(known for known in places if known.name == placed)
-            places.remove(place)
+    for column, position in plan.positioned:
+        if isinstance(column, str):
+            moved = next(known for known in altered if known.name == column)
+            altered.remove(moved)
         else:
-            place = _AlteredColumn(placed.name, None, placed)
+            moved = _AlteredColumn(column.name, None, column)
         if position is None:
-            places.append(place)
+            altered.append(moved)
         elif not position:
-            places.insert(0, place)
+            altered.insert(0, moved)
         else:
-            after = index_of([known.column.name for known in places], position[0])
+            after = index_of([known.column.name for known in altered], position[0])
             if after < 0:
                 raise Unparsable(f"the tracked structure has no column {position[0]!r}")
-            places.insert(after + 1, place)
-    return places
+            altered.insert(after + 1, moved)
+    return altered
 
 
 def _new_prefix(prefix: int | None, old: ColumnDefinition | None, new: ColumnDefinition) -> int | None:
@@ -381,7 +381,7 @@ def _kept(
     key: KeyDefinition,
     plan: _Plan,
     table: TableDefinition,
-    places: list[_AlteredColumn],
+    altered: list[_AlteredColumn],
     new: TableDefinition,
     session: DdlContext,
 ) -> KeyDefinition | None:
@@ -394,13 +394,13 @@ def _kept(
             parts.append(part)
             continue
         # The servers go by names, the old ones of old columns: a new column may take a key over.
-        found = index_of([place.name for place in places], part.name)
+        found = index_of([one.name for one in altered], part.name)
         if found < 0:
             continue
-        old, column, prefix = places[found].old, new.columns[found], part.prefix
+        old, column, prefix = altered[found].old, new.columns[found], part.prefix
         if old is None:
             prefix = _taken_over(part, table, column)
-        elif places[found].column is not old:
+        elif altered[found].column is not old:
             prefix = _new_prefix(prefix, old if session.flavor == "mysql" else None, column)
         parts.append(KeyPart(column.name, prefix))
     name = plan.renamed_keys.get(key.name.lower(), key.name)

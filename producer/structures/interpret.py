@@ -10,7 +10,7 @@ import itertools
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
-from producer.structures.alter import altered
+from producer.structures.alter import alter_table
 from producer.structures.keys import with_keys
 from schemas.ddl.column_clauses import (
     TableElement,
@@ -56,7 +56,7 @@ class Unresolved:
     Attributes:
         reason: what was not understood.
         statement: the DDL.
-        place: where it stands in the log.
+        place: its position in the log.
     """
 
     reason: str
@@ -69,7 +69,7 @@ Tracked = TableDefinition | Unresolved
 
 @dataclass
 class Catalog:
-    """The tables and databases at one place of the log.
+    """The tables and databases at one position of the log.
 
     Attributes:
         tables: a missing entry means unknown, or no such table if ``complete``.
@@ -211,7 +211,7 @@ class _Work:
         if isinstance(table, TableDefinition):
             try:
                 charset = self._catalog.databases.get(name[0])
-                self.set(name, altered(cursor, table, self._session, charset))
+                self.set(name, alter_table(cursor, table, self._session, charset))
             except (Unparsable, LexError) as error:
                 self.set(name, Unresolved(str(error)))
         self._partners(name)
@@ -292,7 +292,7 @@ class _Work:
 
     def _without_index(self, table: TableDefinition, index: str) -> TableDefinition:
         what = "PRIMARY KEY" if index.upper() == "PRIMARY" else "INDEX " + quoted(index)
-        return altered(
+        return alter_table(
             Cursor(f"DROP {what}", dialect_of(self._session.flavor), "?"), table, self._session, None
         )
 

@@ -1,7 +1,7 @@
 """The structures at the position where the log is being read: first read from the upstream, then changed by DDL.
 
-Of each table it holds what is known *now*, and what was read from the upstream *later*: at a place of the log
-that is still ahead. That one is in force from its place on, and before it as far back as no DDL touches the
+Of each table it holds what is known *now*, and what was read from the upstream *later*: at a position
+that is still ahead. That one is in force from there on, and before it as far back as no DDL touches the
 table. Each change is written with the epoch in which it came about, so after any crash the structures are those
 of the last committed epoch.
 """
@@ -34,7 +34,7 @@ log = structlog.get_logger()
 
 
 class BinlogPosition(NamedTuple):
-    """A place in the binlog of one server; only those of the same server can be compared."""
+    """A position in the binlog of one server; only those of the same server can be compared."""
 
     server: str
     number: int
@@ -50,26 +50,26 @@ class UpstreamSnapshot:
     """Tables and databases read from the upstream at an unknown moment between two binlog positions.
 
     Attributes:
-        since: the last place before the reading.
-        place: the first place behind it.
+        since: the last position before the reading.
+        position: the first position after it.
         whole: whether all replicated tables were asked for, and all could be read.
     """
 
     since: BinlogPosition
-    place: BinlogPosition
+    position: BinlogPosition
     tables: dict[QualifiedName, Tracked]
     databases: dict[str, str]
     whole: bool
 
 
 class ReadPosition(NamedTuple):
-    """Where the log is being read: the event's place, and what was executed before its group."""
+    """Where the log is being read: the event's position, and what was executed before its group."""
 
     relay: RelayPosition
     tracker: GtidTracker
 
     @property
-    def place(self) -> BinlogPosition:
+    def binlog_position(self) -> BinlogPosition:
         """The same in the upstream's binlog."""
         file, pos = self.relay.upstream
         return BinlogPosition(subdir_uuid(self.relay.subdir), file_number(file), pos)
@@ -86,8 +86,8 @@ class Upstream(Protocol):
         """One table, however long it takes to reach the upstream. Raises UpstreamError if it refuses."""
         ...
 
-    def knows(self, place: BinlogPosition) -> bool:
-        """Whether a place is one of the server that is the upstream now."""
+    def is_current_server(self, position: BinlogPosition) -> bool:
+        """Whether a position is one of the server that is the upstream now."""
         ...
 
     def engine(self, name: QualifiedName) -> str | None:
@@ -104,22 +104,22 @@ class Upstream(Protocol):
 
 @dataclass(frozen=True)
 class Later:
-    """A structure that is in force from a place ahead on, if no DDL on the table comes behind ``since``."""
+    """A structure that is in force from a later position on, if no DDL on the table comes after ``since``."""
 
     since: BinlogPosition
-    place: BinlogPosition
+    position: BinlogPosition
     table: Tracked
 
 
 @dataclass
-class _Entry:
+class _TableEntry:
     now: Tracked | None = None
     later: Later | None = None
 
 
 @dataclass
 class _State:
-    tables: dict[QualifiedName, _Entry] = field(default_factory=dict)
+    tables: dict[QualifiedName, _TableEntry] = field(default_factory=dict)
     databases: dict[str, str] = field(default_factory=dict)
     seeded: bool = False
 
@@ -174,8 +174,8 @@ class Structures:
             return
         reading = self._upstream.read()
         for name, table in reading.tables.items():
-            entry = self._state.tables.setdefault(name, _Entry())
-            entry.later = Later(reading.since, reading.place, table)
+            entry = self._state.tables.setdefault(name, _TableEntry())
+            entry.later = Later(reading.since, reading.position, table)
             self._note(name)
         for database, charset in reading.databases.items():
             self._set_database(database, self._state.databases.get(database, charset))
@@ -232,34 +232,38 @@ class Structures:
         self._refresh(name, entry, definition_of(stated))
         return stated
 
-    def _refresh(self, name: QualifiedName, entry: _Entry, table: TableDefinition) -> None:
+    def _refresh(self, name: QualifiedName, entry: _TableEntry, table: TableDefinition) -> None:
         if entry.now != table:
             entry.now = table
             self._note(name)
 
-    def _entry(self, name: QualifiedName, here: ReadPosition) -> _Entry:
-        """What is known of a table; what was read ahead is in force once its place is reached."""
-        entry = self._state.tables.setdefault(name, _Entry())
-        if entry.later is not None and here.place.reached(entry.later.place):
+    def _entry(self, name: QualifiedName, here: ReadPosition) -> _TableEntry:
+        """What is known of a table; what was read ahead is in force once its position is reached."""
+        entry = self._state.tables.setdefault(name, _TableEntry())
+        if entry.later is not None and here.binlog_position.reached(entry.later.position):
             entry.now, entry.later = entry.later.table, None
             self._note(name)
         return entry
 
     def _resolve(
-        self, event: TableMap, name: QualifiedName, entry: _Entry, here: ReadPosition
+        self, event: TableMap, name: QualifiedName, entry: _TableEntry, here: ReadPosition
     ) -> TableDefinition:
         """Find out a structure that no DDL of the log tells. Raises DecodeError TR418."""
         if self._upstream is None:
             raise _not_known(event, entry.now, "no upstream is available")
         later = entry.later
-        if later is None or isinstance(later.table, Unresolved) or not self._upstream.knows(later.place):
+        if (
+            later is None
+            or isinstance(later.table, Unresolved)
+            or not self._upstream.is_current_server(later.position)
+        ):
             reading = self._upstream.read_one(name)
             if name not in reading.tables:
                 raise _not_known(event, entry.now, "the upstream no longer has this table")
-            later = Later(reading.since, reading.place, reading.tables[name])
+            later = Later(reading.since, reading.position, reading.tables[name])
         if isinstance(later.table, Unresolved):
             raise _not_known(event, entry.now, later.table.reason)
-        touched = self._upstream.touched(here, later.place)
+        touched = self._upstream.touched(here, later.position)
         if touched & _all_of(name):
             raise _not_known(
                 event,
@@ -267,13 +271,13 @@ class Structures:
                 "DDL changed the table after these rows, before it was read from the upstream",
             )
         entry.later = later
-        self._in_force(later.place, touched)
+        self._activate_at(later.position, touched)
         return later.table
 
-    def _in_force(self, place: BinlogPosition, touched: set[QualifiedName]) -> None:
-        """All that was read at a place is in force here already, but for what DDL touches on the way there."""
+    def _activate_at(self, position: BinlogPosition, touched: set[QualifiedName]) -> None:
+        """All that was read at a position is in force already, but for what DDL changes on the way there."""
         for name, entry in list(self._state.tables.items()):
-            if entry.later is not None and entry.later.place == place and not touched & _all_of(name):
+            if entry.later is not None and entry.later.position == position and not touched & _all_of(name):
                 entry.now, entry.later = entry.later.table, None
                 self._note(name)
 
@@ -293,7 +297,7 @@ class Structures:
                 table = replace(
                     table, statement=change.statement[:1000], place=table.place or str(here.relay)
                 )
-            self._state.tables.setdefault(name, _Entry()).now = table
+            self._state.tables.setdefault(name, _TableEntry()).now = table
             self._note(name)
         for database, charset in changes.databases.items():
             self._set_database(database, charset)
@@ -309,7 +313,7 @@ class Structures:
             names += [name for name in self._state.tables if name[0] == found.database]
         for name in names:
             entry = self._entry(name, here)
-            if entry.later is not None and here.place.reached(entry.later.since):
+            if entry.later is not None and here.binlog_position.reached(entry.later.since):
                 entry.later = None
                 self._note(name)
 
@@ -350,7 +354,7 @@ def _all_of(name: QualifiedName) -> set[QualifiedName]:
     return {name, (name[0], ""), ("", "")}
 
 
-def _known_now(entry: _Entry) -> Tracked | None:
+def _known_now(entry: _TableEntry) -> Tracked | None:
     if entry.now is None and entry.later is not None:
         return Unresolved("it was read from the upstream only at a later position")
     return entry.now
@@ -372,8 +376,8 @@ def encode_entry(now: Tracked | None, later: Later | None = None) -> bytes:
     """The record of a table."""
     record: dict[str, Any] = {"now": _plain(now)}
     if later is not None:
-        places = {"since": list(later.since), "place": list(later.place)}
-        record["later"] = {**places, "table": _plain(later.table)}
+        positions = {"since": list(later.since), "place": list(later.position)}
+        record["later"] = {**positions, "table": _plain(later.table)}
     return json.dumps(record, ensure_ascii=False, separators=(",", ":")).encode()
 
 
@@ -402,17 +406,17 @@ def _plain(table: Tracked | None) -> dict[str, Any] | None:
 
 
 def _ahead(data: dict[str, Any]) -> Later:
-    table, since, place = (
+    table, since, position = (
         _parsed(data["table"]),
         BinlogPosition(*data["since"]),
         BinlogPosition(*data["place"]),
     )
     if table is None or not all(
         isinstance(one.server, str) and type(one.number) is int and type(one.pos) is int
-        for one in (since, place)
+        for one in (since, position)
     ):
-        raise ValueError("what is in force later is nothing, or at no place")
-    return Later(since, place, table)
+        raise ValueError("what is in force later is nothing, or at no position")
+    return Later(since, position, table)
 
 
 def _parsed(data: dict[str, Any] | None) -> Tracked | None:
@@ -435,5 +439,5 @@ def _loaded(stored: Mapping[bytes, bytes]) -> _State:
         elif len(name) == 1:
             state.databases[name[0]] = data
         else:
-            state.tables[name[0], name[1]] = _Entry(*loaded_entry(value))
+            state.tables[name[0], name[1]] = _TableEntry(*loaded_entry(value))
     return state

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import random
 import re
-from collections.abc import Sequence
-from contextlib import suppress
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import closing, suppress
 from datetime import UTC, datetime
 from typing import Any
 
@@ -16,16 +18,22 @@ from producer.upstream.connect import (
     set_at_start,
     upstream_errors,
 )
-from producer.upstream.peek import GTID_EVENTS, events_from
+from producer.upstream.dump import DumpStream
+from producer.upstream.packets import UNKNOWN, ServerSaid, slow_packet
 from relay_store.layout.directory import file_number
 from schemas.access.server_url import ServerUrl
 from schemas.binlog import framing
-from schemas.binlog.framing import FIRST_POSITION
+from schemas.binlog.framing import ANONYMOUS_GTID, FIRST_POSITION, GTID, GTID_TAGGED, MARIADB_GTID
 from schemas.errors import UpstreamError
 from schemas.gtid.sets import GtidSet, MariadbGtid, MariadbGtidSet
 from schemas.tables import TableFilter
 
 _MARIADB_GTID = re.compile(r"GTID (\d+)-(\d+)-(\d+)")
+# Types of the event that a transaction begins with.
+_GTID_EVENTS = frozenset({GTID, ANONYMOUS_GTID, GTID_TAGGED, MARIADB_GTID})
+_WAIT = 0.5  # seconds
+_PATIENCE = 10.0  # seconds for all of it: what is looked for stands at the front
+_END_OF_BINLOG = 0
 _HEAD = 20  # events among which a file's first transaction begins, if it has one
 _CREATED = """
 SELECT table_schema, table_name, UNIX_TIMESTAMP(create_time) FROM information_schema.tables
@@ -137,7 +145,7 @@ def older_table(url: ServerUrl, info: UpstreamInfo, tables: TableFilter) -> str:
 def _began(url: ServerUrl, info: UpstreamInfo) -> int | None:
     """When the oldest binlog file was begun, seconds since 1970; None if the server does not say."""
     with suppress(UpstreamError):
-        for event in events_from(url, info, info.files[0][0], FIRST_POSITION):
+        for event in _events_from(url, info, info.files[0][0], FIRST_POSITION):
             header = framing.header(event)
             if header.type == framing.FORMAT_DESCRIPTION:
                 return header.timestamp or None
@@ -148,12 +156,46 @@ def _moment(seconds: float) -> str:
     return datetime.fromtimestamp(seconds, UTC).isoformat()
 
 
-def first_commit_behind(url: ServerUrl, info: UpstreamInfo, file: str, position: int) -> int | None:
-    """When the first transaction behind a place was committed, ms since 1970; None if there is none.
+def first_commit_after(url: ServerUrl, info: UpstreamInfo, file: str, position: int) -> int | None:
+    """When the first transaction after a position was committed, ms since 1970; None if there is none.
 
     Raises UpstreamError.
     """
-    for event in events_from(url, info, file, position):
-        if event[4] in GTID_EVENTS:
+    for event in _events_from(url, info, file, position):
+        if event[4] in _GTID_EVENTS:
             return framing.commit_ms(event)
     return None
+
+
+def _events_from(url: ServerUrl, info: UpstreamInfo, file: str, position: int) -> Iterator[bytes]:
+    """The events from a position of the upstream's binlog to its end, those that the dump makes up among them.
+
+    Raises UpstreamError.
+    """
+    events: list[bytes] = []
+    ended = False
+
+    def receive(data: bytes) -> tuple[int, int]:
+        nonlocal ended
+        try:
+            event, used, need = slow_packet(data)
+        except ServerSaid as said:
+            if said.number != _END_OF_BINLOG:
+                raise
+            ended = True
+            return len(data), UNKNOWN
+        if event:
+            events.append(event)
+        return used, need
+
+    # A number that no replica has by chance: the server would end the dump of one that had it.
+    server_id = random.randint(1 << 31, (1 << 32) - 1)
+    deadline = time.monotonic() + _PATIENCE
+    with closing(DumpStream.open(url, info, file, position, server_id, follow=False)) as stream:
+        while not ended:
+            if time.monotonic() > deadline:
+                what = f"{url} does not come to the end of its binlog from {file}:{position} on"
+                raise UpstreamError("TR201", what, retryable=True)
+            stream.read(_WAIT, receive)
+            yield from events
+            events.clear()

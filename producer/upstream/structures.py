@@ -100,13 +100,13 @@ class UpstreamStructures:
             return None
         return str(rows[0][0]) if rows and rows[0][0] else None
 
-    def knows(self, place: BinlogPosition) -> bool:
-        """Whether a place is one of the server that is the upstream now."""
-        return place.server == self._place().server
+    def is_current_server(self, position: BinlogPosition) -> bool:
+        """Whether a position is one of the server that is the upstream now."""
+        return position.server == self._position().server
 
     def touched(self, since: ReadPosition, until: BinlogPosition) -> set[QualifiedName]:
         """The tables that DDL in the relay log touches; waits until the mirror has come as far as ``until``."""
-        if since.place.reached(until):
+        if since.binlog_position.reached(until):
             return set()
         scan = _Scan(self._flavor, str(since.tracker), self._tables.folds)
         reader = RelayReader(self._root, since.relay, self._tail)
@@ -116,7 +116,7 @@ class UpstreamStructures:
                 block = reader.read_block(_RETRY / 2)
                 if block is not None:
                     scan.walk(block.data)
-                    if ReadPosition(block.end, since.tracker).place.reached(until):
+                    if ReadPosition(block.end, since.tracker).binlog_position.reached(until):
                         return scan.names
                 elif self._stop.is_set():
                     raise Interrupted
@@ -127,7 +127,7 @@ class UpstreamStructures:
         finally:
             reader.close()
 
-    def _place(self) -> BinlogPosition:
+    def _position(self) -> BinlogPosition:
         while True:
             try:
                 info = describe(self._url)
@@ -140,7 +140,7 @@ class UpstreamStructures:
                 raise Interrupted
 
     def _reading(self, names: Callable[[Connection[Any]], Iterable[QualifiedName]]) -> UpstreamSnapshot:
-        since = self._place()
+        since = self._position()
         options = {"charset": "utf8mb4", "read_timeout": 60, "max_answer": _MAX_ANSWER}
         with connected(self._url, **options) as connection:
             _prepare(connection)
@@ -153,7 +153,7 @@ class UpstreamStructures:
                 str(db): _charset(str(charset)) for db, charset in rows if not never_replicated(str(db))
             }
         whole = not any(isinstance(table, Unresolved) for table in tables.values())
-        return UpstreamSnapshot(since, self._place(), tables, databases, whole)
+        return UpstreamSnapshot(since, self._position(), tables, databases, whole)
 
 
 def _charset(name: str) -> str:

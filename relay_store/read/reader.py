@@ -70,9 +70,7 @@ class RelayReader:
     Raises RelayError: TR303 a file of the sequence is missing, TR304 an impossible or damaged event.
     """
 
-    def __init__(
-        self, root: Path, start: RelayPosition | None = None, tail: RelayTail | None = None
-    ) -> None:
+    def __init__(self, root: Path, start: RelayPosition | None = None, tail: RelayTail | None = None) -> None:
         self._root = root
         self._tail = tail
         self._fd = -1
@@ -155,9 +153,7 @@ class RelayReader:
                     "TR304", "a relay file ends within an event", where=self._where(), hint=_REFETCH
                 )
             return None
-        block = RelayBlock(
-            self._subdir, self._file, self._pos, data if whole == len(data) else data[:whole]
-        )
+        block = RelayBlock(self._subdir, self._file, self._pos, data if whole == len(data) else data[:whole])
         self._pos += whole
         return block
 

@@ -51,7 +51,9 @@ def initial_position(root: Path, flavor: Flavor) -> InitialPosition | None:
         )
     if position := layout.find_upstream_position(root, start.subdir, start.file, start.pos):
         return InitialPosition(
-            position, layout.parse_stored_gtid_set(start.gtid_set, flavor, root / layout.START_NAME), start.log_begins
+            position,
+            layout.parse_stored_gtid_set(start.gtid_set, flavor, root / layout.START_NAME),
+            start.log_begins,
         )
     subdir, file = files[0]
     if subdir == start.subdir and layout.file_order(file) <= (layout.file_number(start.file), start.pos):

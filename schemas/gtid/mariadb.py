@@ -69,7 +69,11 @@ class MariadbGtidSet:
         """Return the domains in which this set has more than the other. Raises ValueError for a MySQL set."""
         other_domains = _mariadb(other)._domains
         return MariadbGtidSet(
-            {d: g for d, g in self._domains.items() if d not in other_domains or other_domains[d].sequence < g.sequence}
+            {
+                d: g
+                for d, g in self._domains.items()
+                if d not in other_domains or other_domains[d].sequence < g.sequence
+            }
         )
 
     def contains(self, other: MariadbGtidSet | str) -> bool:

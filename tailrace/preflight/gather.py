@@ -9,7 +9,7 @@ from typing import Any
 
 from pymysql.connections import Connection
 
-from producer.mirror.start import Start, place_to_begin
+from producer.mirror.start import MirrorStart, choose_start
 from producer.upstream.connect import LoginRefused, describe
 from relay_store.layout.directory import read_index
 from relay_store.read.start import initial_position
@@ -148,9 +148,9 @@ def _log_start(config: Config) -> tuple[str, str]:
     if root.is_dir() and read_index(root) and (found := initial_position(root, info.flavor)):
         return str(found.executed) or str(found.position), found.log_begins
     tables = TableFilter(config.tables.include, config.tables.exclude, folds=info.folds)
-    place = config.source.start if config.source else "earliest"
-    start = Start(relay.relay_binlog_gtid, relay.relay_binlog_name, place, tables=tables)
-    begin = place_to_begin(url, info, start)
+    position = config.source.start if config.source else "earliest"
+    start = MirrorStart(relay.relay_binlog_gtid, relay.relay_binlog_name, position, tables=tables)
+    begin = choose_start(url, info, start)
     return begin.gtid_set or f"{begin.file}:{begin.pos}", begin.log_begins
 
 

@@ -58,7 +58,7 @@ class OldestPending:
     def unpublished(self) -> int | None:
         """The time for upstream transactions that are not in Kafka; 0 if none, None if unknown."""
         from producer.upstream.connect import describe
-        from producer.upstream.history import first_commit_behind
+        from producer.upstream.history import first_commit_after
 
         upstream, last = self._upstream, self._kafka
         if "error" in upstream or last.get("epoch") is None:
@@ -69,7 +69,7 @@ class OldestPending:
             return None
         try:
             url = source_url(self._config)
-            return first_commit_behind(url, describe(url), last["file"], last["position"]) or 0
+            return first_commit_after(url, describe(url), last["file"], last["position"]) or 0
         except TailraceError:
             return None
 

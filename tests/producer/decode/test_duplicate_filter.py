@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from producer.begin import duplicates_behind
 from producer.decode.duplicate_filter import duplicate_filter
+from producer.publish_start import duplicates_after
 from relay_store.layout.directory import RelayPosition
 from schemas.binlog import framing
 from schemas.errors import DecodeError
@@ -30,7 +30,7 @@ def _list(*entries: tuple[int, int, int]) -> bytes:
 
 
 def _file(root: Path, subdir: str, *events: bytes, name: str = FILE) -> RelayPosition:
-    """The place behind the events, in a file of the sub-directory."""
+    """The position behind the events, in a file of the sub-directory."""
     (root / subdir).mkdir(exist_ok=True)
     data = framing.MAGIC + b"".join((format_description(), *events))
     (root / subdir / name).write_bytes(data + query(b"BEGIN"))
@@ -39,7 +39,7 @@ def _file(root: Path, subdir: str, *events: bytes, name: str = FILE) -> RelayPos
 
 def test_behind_what_is_there_numbers_may_go_back(tmp_path: Path) -> None:
     here = _file(tmp_path, "s.000001", _list((0, 1, 90), (7, 2, 50)), _gtid(0, 1, 100))
-    found = duplicates_behind(tmp_path, HAD, here)
+    found = duplicates_after(tmp_path, HAD, here)
     assert not any(
         found.is_duplicate(*gtid) for gtid in [(0, 2, 99), (7, 1, 3), (0, 1, 101), (0, 2, 100), (9, 1, 1)]
     )
@@ -48,7 +48,7 @@ def test_behind_what_is_there_numbers_may_go_back(tmp_path: Path) -> None:
 def test_what_is_there_is_passed_over_up_to_the_last_one(tmp_path: Path) -> None:
     """A file that another server wrote, or that a start by GTIDs lies in, holds it as well."""
     here = _file(tmp_path, "s.000001", _list((0, 1, 90)), _gtid(0, 1, 97))
-    found = duplicates_behind(tmp_path, HAD, here)
+    found = duplicates_after(tmp_path, HAD, here)
     assert [found.is_duplicate(0, server, n) for server, n in [(1, 98), (2, 99), (1, 100), (2, 99), (1, 101)]] == [
         True, True, True, False, False,
     ]  # fmt: skip
@@ -69,13 +69,15 @@ def test_what_is_not_sure_stops(tmp_path: Path) -> None:
     listed.listed(_list((7, 2, 51)))
     with pytest.raises(DecodeError, match="TR408"):
         listed.is_duplicate(7, 1, 50)
-    resumed = duplicates_behind(tmp_path, HAD, _file(tmp_path, "s.000002", _gtid(0, 1, 100)))
+    resumed = duplicates_after(tmp_path, HAD, _file(tmp_path, "s.000002", _gtid(0, 1, 100)))
     with pytest.raises(DecodeError, match="TR408"):
         resumed.is_duplicate(0, 1, 99)
     _file(tmp_path, "s.000003")
-    place = _file(tmp_path, "s.000003", name="mysql-bin.000002")
-    assert duplicates_behind(tmp_path, HAD, RelayPosition(place.subdir, place.file, 4)).is_duplicate(0, 1, 99)
-    later = duplicates_behind(tmp_path, HAD, place)
+    position = _file(tmp_path, "s.000003", name="mysql-bin.000002")
+    assert duplicates_after(tmp_path, HAD, RelayPosition(position.subdir, position.file, 4)).is_duplicate(
+        0, 1, 99
+    )
+    later = duplicates_after(tmp_path, HAD, position)
     with pytest.raises(DecodeError, match="TR408"):
         later.is_duplicate(0, 1, 99)
     assert not later.is_duplicate(0, 1, 101)

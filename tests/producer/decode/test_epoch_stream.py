@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from producer.begin import prepared_in
 from producer.decode.decode_rules import DecodeRules
 from producer.decode.epoch_stream import EpochStream
 from producer.decode.event_decoder import EventDecoder
 from producer.decode.nested_events import PreparedTransactions
 from producer.epochs.open_epoch import EpochLimits, Now, OpenEpoch, SealedEpoch
+from producer.publish_start import prepared_in
 from producer.structures.store import Structures
 from relay_store.layout.directory import RelayPosition
 from relay_store.read.reader import RelayBlock
@@ -62,8 +62,8 @@ def _stream(
         prepared_in(Path("/nowhere")),
     )
     decoder.leave_file_for(SUBDIR, FILE)
-    places = [RelayPosition(SUBDIR, FILE, end) for end in ends]
-    return EpochStream(rules, decoder, structures, RelayPosition(SUBDIR, FILE, 4), clock, places)
+    positions = [RelayPosition(SUBDIR, FILE, end) for end in ends]
+    return EpochStream(rules, decoder, structures, RelayPosition(SUBDIR, FILE, 4), clock, positions)
 
 
 def _taken(stream: EpochStream, *events: bytes) -> list[tuple[int, int, bool] | int]:

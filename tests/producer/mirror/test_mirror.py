@@ -14,10 +14,10 @@ from pathlib import Path
 import pytest
 
 from producer.mirror.loop import Mirror
-from producer.mirror.start import Start
+from producer.mirror.start import MirrorStart
 from producer.settings import RelaySettings
 from producer.upstream.connect import describe, synthetic_uuid
-from producer.upstream.history import file_before, first_commit_behind
+from producer.upstream.history import file_before, first_commit_after
 from relay_store.layout import directory as layout
 from relay_store.read.reader import RelayReader
 from relay_store.read.start import gtids_before, initial_position
@@ -213,7 +213,7 @@ def test_a_start_at_current_mirrors_whole_files_and_says_where_to_begin(source, 
     work_on(source, 5)
     source.execute("FLUSH BINARY LOGS", "INSERT m.t (v) VALUES ('before')")
     info = describe(url_of(source))
-    with mirroring(source, root, start=Start(place="current")) as mirror:
+    with mirroring(source, root, start=MirrorStart(position="current")) as mirror:
         wait_for_mirror(mirror, source)
         source.execute("INSERT m.t (v) VALUES ('after')")
         wait_for_mirror(mirror, source)
@@ -236,11 +236,11 @@ def test_a_start_at_a_file_or_behind_a_set(source, flavor, tmp_path):
     info = describe(url_of(source))
     source.execute("INSERT m.t (v) VALUES ('after')", "FLUSH BINARY LOGS", "INSERT m.t (v) VALUES ('late')")
     named, behind = tmp_path / "named", tmp_path / "behind"
-    catch_up(source, named, start=Start(file=info.file))
-    catch_up(source, behind, start=Start(gtid_set=str(info.executed), file="mysql-bin.000099"))
+    catch_up(source, named, start=MirrorStart(file=info.file))
+    catch_up(source, behind, start=MirrorStart(gtid_set=str(info.executed), file="mysql-bin.000099"))
     for root in (named, behind):
         assert relay_files(root)[0].name == info.file
-        catch_up(source, root, start=Start(place="current"))
+        catch_up(source, root, start=MirrorStart(position="current"))
         assert relay_files(root)[0].name == info.file
     begin = initial_position(named, flavor)
     assert begin.executed == gtids_before(relay_files(named)[0], flavor)
@@ -248,12 +248,12 @@ def test_a_start_at_a_file_or_behind_a_set(source, flavor, tmp_path):
     begin = initial_position(behind, flavor)
     assert (begin.executed, begin.log_begins) == (info.executed, "relay.relay-binlog-gtid")
     with pytest.raises(UpstreamError, match=r"(?s)TR204.*mysql-bin\.000099.*relay-binlog-name"):
-        catch_up(source, tmp_path / "none", start=Start(file="mysql-bin.000099"))
+        catch_up(source, tmp_path / "none", start=MirrorStart(file="mysql-bin.000099"))
     unknown = "3e11fa47-71ca-11e1-9e33-c80aa9429562:1-3" if flavor == "mysql" else "9-9-9"
     with pytest.raises(UpstreamError, match=r"TR207.*lacks transactions that relay\.relay-binlog-gtid has"):
-        catch_up(source, tmp_path / "errant", start=Start(gtid_set=unknown))
+        catch_up(source, tmp_path / "errant", start=MirrorStart(gtid_set=unknown))
     with pytest.raises(ConfigError, match="TR106"):
-        catch_up(source, tmp_path / "wrong", start=Start(gtid_set="nonsense"))
+        catch_up(source, tmp_path / "wrong", start=MirrorStart(gtid_set="nonsense"))
 
 
 @pytest.mark.parametrize("groups", [1, 7, 0])
@@ -292,7 +292,7 @@ def test_what_is_purged_upstream_stops_with_a_remedy(source, flavor, tmp_path):
     # Without a relay log it is no begin either, unless somebody says that it is one.
     with pytest.raises(UpstreamError, match=f"(?s)TR204: .*these transactions: .*{last}.*relay-binlog-name"):
         catch_up(source, tmp_path / "new")
-    catch_up(source, tmp_path / "named", start=Start(file=last))
+    catch_up(source, tmp_path / "named", start=MirrorStart(file=last))
     assert initial_position(tmp_path / "named", flavor).log_begins == "relay.relay-binlog-name"
 
 
@@ -305,7 +305,7 @@ def test_the_upstreams_own_beginning_is_proved(source, flavor, tmp_path):
 
     def begin(name: str, *before: str, tables: TableFilter = TableFilter()) -> str:  # noqa: B008
         source.execute(reset, *before)
-        catch_up(source, tmp_path / name, start=Start(tables=tables))
+        catch_up(source, tmp_path / name, start=MirrorStart(tables=tables))
         return initial_position(tmp_path / name, flavor).log_begins
 
     # No transaction is missing, but somebody has left the tables' own out.
@@ -347,17 +347,17 @@ def test_a_wrong_password_stops_at_once(source, flavor, tmp_path):
     relay.close()
 
 
-def test_the_first_commit_behind_a_place_is_told(source, flavor):
+def test_the_first_commit_after_a_position_is_found(source, flavor):
     work_on(source, 1)
     info = describe(url_of(source))
-    place = info.file, info.position
+    position = info.file, info.position
     source.execute("FLUSH BINARY LOGS")
-    assert first_commit_behind(url_of(source), info, *place) is None
+    assert first_commit_after(url_of(source), info, *position) is None
     before = int(time.time())
     source.execute("INSERT m.t (v) VALUES ('first')", "INSERT m.t (v) VALUES ('second')")
-    found = first_commit_behind(url_of(source), info, *place)
+    found = first_commit_after(url_of(source), info, *position)
     assert before * 1000 <= found <= time.time() * 1000
-    assert first_commit_behind(url_of(source), info, info.files[0][0], 4) <= found
+    assert first_commit_after(url_of(source), info, info.files[0][0], 4) <= found
 
 
 def test_the_upstream_describes_itself(source, flavor):

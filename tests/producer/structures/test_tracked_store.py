@@ -1,4 +1,4 @@
-"""When a structure that was read from the upstream is in force: from its place on; before, if no DDL is between."""
+"""When a structure that was read from the upstream is in force: from its position on; before, if no DDL is between."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def _here(pos: int) -> ReadPosition:
     return ReadPosition(RelayPosition("uuid.000001", "bin.000001", pos), empty_gtid_set("mysql").tracker())
 
 
-def _place(pos: int) -> BinlogPosition:
+def _position(pos: int) -> BinlogPosition:
     return BinlogPosition("uuid", 1, pos)
 
 
@@ -63,25 +63,25 @@ def _place(pos: int) -> BinlogPosition:
 class _Upstream:
     tables: dict[QualifiedName, Tracked]
     since: int
-    place: int
+    position: int
     between: set[QualifiedName] = field(default_factory=set)
 
     def read(self) -> UpstreamSnapshot:
         return UpstreamSnapshot(
-            _place(self.since), _place(self.place), dict(self.tables), {"d": "utf8mb4"}, True
+            _position(self.since), _position(self.position), dict(self.tables), {"d": "utf8mb4"}, True
         )
 
     def read_one(self, name: QualifiedName) -> UpstreamSnapshot:
         return self.read()
 
-    def knows(self, place: BinlogPosition) -> bool:
-        return place.server == "uuid"
+    def is_current_server(self, position: BinlogPosition) -> bool:
+        return position.server == "uuid"
 
     def engine(self, name: QualifiedName) -> str | None:
         raise AssertionError(f"nobody asks for the engine of {name}")
 
     def touched(self, since: ReadPosition, until: BinlogPosition) -> set[QualifiedName]:
-        return set() if since.place.reached(until) else self.between
+        return set() if since.binlog_position.reached(until) else self.between
 
 
 def _ddl(structures: Structures, text: str, pos: int) -> None:
@@ -101,17 +101,17 @@ def _seeded(upstream: _Upstream) -> Structures:
     return structures
 
 
-def test_it_holds_before_its_place_if_nothing_is_between() -> None:
+def test_it_holds_before_its_position_if_nothing_is_between() -> None:
     assert _names(_seeded(_Upstream({_T: _table("a INT, b INT")}, 500, 600)), 2, 100) == ["a", "b"]
 
 
 @pytest.mark.parametrize("touched", [_T, ("d", ""), ("", "")])
-def test_it_does_not_hold_before_its_place_if_ddl_is_between(touched: QualifiedName) -> None:
+def test_it_does_not_hold_before_its_position_if_ddl_is_between(touched: QualifiedName) -> None:
     structures = _seeded(_Upstream({_T: _table("a INT, b INT")}, 500, 600, {touched}))
     with pytest.raises(DecodeError) as caught:
         _names(structures, 2, 100)
     assert caught.value.code == "TR418"
-    # Behind its place it does, DDL before the reading and all.
+    # After its position it does, DDL before the reading and all.
     _ddl(structures, "ALTER TABLE t ADD b INT", 200)
     assert _names(structures, 2, 600) == ["a", "b"]
 
@@ -131,7 +131,7 @@ def test_ddl_while_it_was_read_makes_it_worthless() -> None:
     upstream = _Upstream({_T: _table("a INT")}, 500, 600, {_T})
     structures = _seeded(upstream)
     _ddl(structures, "ALTER TABLE t ADD b INT", 550)
-    upstream.tables[_T], upstream.since, upstream.place, upstream.between = (
+    upstream.tables[_T], upstream.since, upstream.position, upstream.between = (
         _table("a INT, b INT"),
         700,
         700,
@@ -140,7 +140,7 @@ def test_ddl_while_it_was_read_makes_it_worthless() -> None:
     assert _names(structures, 2, 610) == ["a", "b"]
 
 
-def test_a_place_of_another_server_says_nothing() -> None:
+def test_a_position_of_another_server_says_nothing() -> None:
     upstream = _Upstream({_T: _table("x INT")}, 500, 600)
     structures = Structures("mysql", TableFilter(), {}, upstream)
     structures.seed()

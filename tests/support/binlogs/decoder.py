@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
-from producer.begin import prepared_in
 from producer.decode.decode_rules import DecodeRules
 from producer.decode.event_decoder import EventDecoder
 from producer.decode.nested_events import PreparedTransactions
 from producer.decode.statements import EngineOf, engine_unknown
 from producer.epochs.open_epoch import EpochLimits, Now, OpenEpoch, Records
+from producer.publish_start import prepared_in
 from producer.settings import SkipRule
 from producer.structures.store import Structures
 from schemas.gtid.sets import Flavor, empty_gtid_set

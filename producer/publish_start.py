@@ -31,11 +31,11 @@ _PAUSE = 0.02  # seconds between two checks of the relay log
 
 
 @dataclass(frozen=True)
-class Begin:
-    """Where to begin.
+class PublishStart:
+    """Where publishing starts.
 
     Attributes:
-        needed: the first position of the relay log that is needed to begin there.
+        needed: the first position of the relay log that is needed to start there.
         executed: what lies before.
         log_begins: of a new log, as in the record of its epoch 0.
     """
@@ -46,14 +46,14 @@ class Begin:
     log_begins: str = ""
 
 
-def find_begin(
+def find_start(
     root: Path,
     flavor: Flavor,
     last: EpochCommitted | None,
     tail: RelayTail | None,
     mark: Mark | None,
     stop: threading.Event,
-) -> Begin | None:
+) -> PublishStart | None:
     """Wait until the mirror has reached the start position and return it; None if stopped.
 
     Args:
@@ -65,7 +65,9 @@ def find_begin(
         RelayError: the relay log does not contain the position.
     """
     find = (
-        _first(root, flavor) if last is None else _behind(root, flavor, last, with_prepared=mark is not None)
+        _start_of_new_log(root, flavor)
+        if last is None
+        else _start_after_epoch(root, flavor, last, with_prepared=mark is not None)
     )
     while not stop.is_set():
         if tail is None or tail.position is not None:
@@ -79,39 +81,41 @@ def find_begin(
     return None
 
 
-def _first(root: Path, flavor: Flavor) -> Callable[[], Begin | None]:
-    def find() -> Begin | None:
+def _start_of_new_log(root: Path, flavor: Flavor) -> Callable[[], PublishStart | None]:
+    def find() -> PublishStart | None:
         found = initial_position(root, flavor)
         if found is None:
             return None
-        return Begin(found.position, found.position, found.executed, found.log_begins)
+        return PublishStart(found.position, found.position, found.executed, found.log_begins)
 
     return find
 
 
-def _behind(
+def _start_after_epoch(
     root: Path, flavor: Flavor, last: EpochCommitted, *, with_prepared: bool
-) -> Callable[[], Begin | None]:
+) -> Callable[[], PublishStart | None]:
     executed = parse_gtid_set(last.executed_gtids, flavor)
     has_gtids = last.last_gtid is not None or not last.transactions
 
-    def find() -> Begin | None:
-        place = last.relay_dir, last.source_file, last.source_pos
-        here = resume_position(root, *place, executed, by_gtids=has_gtids)
-        if here is None:
+    def find() -> PublishStart | None:
+        published_to = last.relay_dir, last.source_file, last.source_pos
+        position = resume_position(root, *published_to, executed, by_gtids=has_gtids)
+        if position is None:
             return None
-        needed = min(here, needed_from(last), key=lambda place: place.order) if with_prepared else here
-        return Begin(here, needed, executed)
+        needed = position
+        if with_prepared:
+            needed = min(position, needed_from(last), key=lambda needed: needed.order)
+        return PublishStart(position, needed, executed)
 
     return find
 
 
-def duplicates_behind(root: Path, executed: GtidSet, here: RelayPosition) -> DuplicateFilter:
-    """Build the filter for transactions after ``here`` that are already published, from the file's earlier events."""
-    begin = RelayPosition(here.subdir, here.file, FIRST_POSITION)
-    is_first_file = binlog_files(root / here.subdir)[:1] == [here.file]
-    earlier = blocks_between(root, begin, here.pos)
-    return duplicate_filter(executed, here, is_first_file=is_first_file, earlier=earlier)
+def duplicates_after(root: Path, executed: GtidSet, position: RelayPosition) -> DuplicateFilter:
+    """Build the filter for transactions after a position that are already published, from the file's earlier events."""
+    file_start = RelayPosition(position.subdir, position.file, FIRST_POSITION)
+    is_first_file = binlog_files(root / position.subdir)[:1] == [position.file]
+    earlier = blocks_between(root, file_start, position.pos)
+    return duplicate_filter(executed, position, is_first_file=is_first_file, earlier=earlier)
 
 
 def prepared_in(root: Path) -> ReadPrepared:
@@ -123,10 +127,10 @@ def prepared_in(root: Path) -> ReadPrepared:
     )
 
 
-def seed(structures: Structures) -> None:
-    """Read the structures once, early: the fewer DDL comes between their place and the rows the better.
+def read_structures_early(structures: Structures) -> None:
+    """Read the structures once, early: the less DDL comes between their position and the rows, the better.
 
-    Not before it is known where to begin: DDL in front of that is never met.
+    Not before the start is known: DDL before it is never met.
     """
     try:
         if not structures.seeded:
