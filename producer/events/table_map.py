@@ -11,6 +11,7 @@ from schemas.ddl.table_definition import MAX_COLUMNS
 from schemas.errors import DecodeError, Where
 from schemas.gtid.sets import Flavor
 from schemas.structure import Column, TableStructure
+from schemas.types import MOST_MEMBERS, check_column
 from schemas.types.binary import (
     BIT,
     BLOB,
@@ -22,7 +23,6 @@ from schemas.types.binary import (
     VARCHAR_COMPRESSED,
     VECTOR,
 )
-from schemas.types.checks import MOST_MEMBERS, check_column
 from schemas.types.decimals import NEWDECIMAL
 from schemas.types.enum_set import ENUM, SET
 from schemas.types.floating import DOUBLE, FLOAT

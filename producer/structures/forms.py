@@ -19,6 +19,7 @@ from schemas.ddl.table_definition import (
 )
 from schemas.errors import DecodeError
 from schemas.structure import ROW_HASH, Column, TableStructure
+from schemas.types import check_column
 from schemas.types.binary import (
     BIT,
     BLOB,
@@ -29,7 +30,6 @@ from schemas.types.binary import (
     VARCHAR_COMPRESSED,
     VECTOR,
 )
-from schemas.types.checks import check_column
 from schemas.types.decimals import NEWDECIMAL
 from schemas.types.enum_set import ENUM, SET
 from schemas.types.floating import DOUBLE, FLOAT

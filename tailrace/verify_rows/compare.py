@@ -28,7 +28,7 @@ from schemas.binlog.framing import HEADER_SIZE
 from schemas.errors import DecodeError
 from schemas.gtid.sets import Flavor
 from schemas.structure import Column, TableStructure
-from schemas.types.checks import check_column
+from schemas.types import check_column
 from schemas.types.enum_set import ENUM, SET
 from tailrace.reader.event_rows import Images, decoded_rows
 from tailrace.verify_rows.known import cannot_be_read, known_difference
