@@ -7,25 +7,22 @@ import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from functools import partial
+from pathlib import Path
 from typing import Literal
 
 import structlog
 
-from producer.decode.decode_rules import DecodeRules
 from producer.epochs.open_epoch import EpochLimits, LogState
 from producer.epochs.progress import PublishProgress
 from producer.kafka.connection import ProducerStopped
 from producer.kafka.epoch_log import EpochLog
-from producer.kafka.registry import SchemaRegistry
 from producer.mirror.loop import Mirror, MirrorProgress
 from producer.mirror.purging import Purging
-from producer.mirror.start import MirrorStart, check_history, check_log, discard_unpublished
+from producer.mirror.start import check_history, check_log, discard_unpublished
 from producer.publish import Publisher
 from producer.settings import RelaySettings, SkipRule
 from producer.upstream.connect import UpstreamInfo, describe
-from producer.upstream.origins import Origins, ReadOrigins
-from producer.upstream.structures import UpstreamStructures
+from producer.upstream.origins import Origins
 from relay_store.layout import directory as layout
 from relay_store.layout.directory import (
     Owner,
@@ -35,23 +32,18 @@ from relay_store.layout.directory import (
     write_default_engine,
     write_lower_case_names,
 )
-from relay_store.layout.readers import PUBLISHER, Mark
 from relay_store.purge.purge import PurgeRules
+from relay_store.read.tail import RelayTail
 from relay_store.write.writer import RelayWriter, create_and_lock
 from schemas.access.kafka_security import OPEN, KafkaSecurity
 from schemas.access.server_url import ServerUrl
 from schemas.errors import ConfigError, UpstreamError
 from schemas.gtid.sets import parse_gtid_set
-from schemas.tables import TableFilter
-from schemas.wire.avro_schema import fingerprint_of
+from schemas.wire.epoch import EpochCommitted
 
 log = structlog.get_logger()
 
 _REPORT = 1.0  # seconds between progress reports
-# Seconds to wait for Kafka before an error is reported; less in a bounded run, for which somebody waits.
-_PATIENCE, _BOUNDED_PATIENCE = 600.0, 120.0
-# A Kafka transaction may be open meanwhile, which the broker ends after ten minutes: the commit has to be in time.
-_REGISTRY_PATIENCE = 540.0
 _LEAVE = 10.0  # seconds behind a stop after which a Kafka that is away is waited for no longer
 
 
@@ -97,6 +89,12 @@ class ProducerProgress:
     relay: RelayWriter
 
 
+#: makes the mirror into a relay log; the epoch log's last epoch tells where an empty one begins
+MakeMirror = Callable[[UpstreamInfo, RelayWriter, EpochCommitted | None], Mirror]
+#: makes the publisher of what is durable in the relay log; the event ends its waits for the upstream
+MakePublisher = Callable[[UpstreamInfo, RelayTail, threading.Event], Publisher]
+
+
 class _MirrorThread(threading.Thread):
     """Runs the mirror; its error stops the publisher and is raised in the caller."""
 
@@ -115,167 +113,113 @@ class _MirrorThread(threading.Thread):
             self._mirror.relay.tail.close()
 
 
-def run_producer(
-    config: ProducerConfig,
-    stop: threading.Event,
-    progress: Callable[[ProducerProgress], None] | None = None,
-    look: ReadOrigins = lambda log_id: (),
-) -> None:
-    """Mirror and publish until ``stop`` is set or the configured end is reached.
+class Producer:
+    """Mirrors and publishes. It is run once.
 
     Args:
-        look: returns the ids of the servers and logs that the upstream's rows originate from.
-
-    Raises:
-        UpstreamError, RelayError, DecodeError, LogError: what stopped it; nothing is lost, and the next
-        start goes on behind the last committed epoch.
+        mirror, publisher: make these, once the upstream has described itself and the relay log is open.
     """
-    epoch_log = EpochLog(
-        config.bootstrap_servers,
-        config.prefix,
-        config.partitions,
-        config.kafka_security,
-        _BOUNDED_PATIENCE if config.until_caught_up else _PATIENCE,
-    )
-    ended = threading.Event()
 
-    def leave() -> None:
-        while not ended.is_set() and not stop.wait(0.2):
-            pass
-        if not ended.wait(_LEAVE):
-            epoch_log.connection.stop_waiting.set()
+    def __init__(
+        self,
+        config: ProducerConfig,
+        epoch_log: EpochLog,
+        origins: Origins,
+        purging: Purging,
+        mirror: MakeMirror,
+        publisher: MakePublisher,
+    ) -> None:
+        self._config, self._epoch_log, self._origins = config, epoch_log, origins
+        self._purging, self._make_mirror, self._make_publisher = purging, mirror, publisher
 
-    threading.Thread(target=leave, daemon=True).start()
-    try:
-        _run(config, stop, progress, epoch_log, Origins(look))
-    except ProducerStopped as stopped:
-        log.warning("epoch_left", reason=str(stopped), hint="the next start publishes it")
-    finally:
-        ended.set()
+    def run(
+        self, stop: threading.Event, report: Callable[[ProducerProgress], None] = lambda state: None
+    ) -> None:
+        """Mirror and publish until ``stop`` is set or the configured end is reached.
 
+        Args:
+            report: called at once, then every second, and at the end.
 
-def _run(
-    config: ProducerConfig,
-    stop: threading.Event,
-    progress: Callable[[ProducerProgress], None] | None,
-    epoch_log: EpochLog,
-    origins: Origins,
-) -> None:
-    info = describe(config.source)
-    _check_stop(config, info)
-    _check_server_id(config, info)
-    relay, state = _open_logs(config, info, epoch_log, origins)
-    tables = TableFilter(config.include, config.exclude, folds=info.folds)
-    root = config.relay.dir
-    write_lower_case_names(root, info.folds)
-    write_default_engine(root, info.default_engine)
-    purging = Purging(root, config.purge, config.awaited_readers)
-    mirror = Mirror(
-        config.source,
-        relay,
-        config.relay,
-        server_id=config.server_id,
-        start=MirrorStart(
-            config.relay.relay_binlog_gtid,
-            config.relay.relay_binlog_name,
-            config.start,
-            state.last_epoch,
-            tables,
-        ),
-        make_room=purging.purge,
-    )
-    # The mirror goes on while the publisher completes its epoch, so each has its own event.
-    mirror_stop, publish_stop = threading.Event(), threading.Event()
-    publisher = Publisher(
-        epoch_log,
-        root,
-        relay.tail,
-        _rules(config, info, tables, epoch_log),
-        Mark(root, PUBLISHER),
-        UpstreamStructures(config.source, info.flavor, tables, root, relay.tail, publish_stop),
-        lambda log_id: layout.write_owner(root, Owner(config.prefix, log_id)),
-        origins,
-    )
-    thread = _MirrorThread(mirror, mirror_stop)
-    watch = threading.Thread(
-        target=_watch,
-        args=(
-            stop,
-            mirror_stop,
-            publish_stop,
-            ProducerProgress(mirror.progress, publisher.progress, relay),
-            progress,
-        ),
-        daemon=True,
-    )
-    thread.start()
-    watch.start()
-    purging.start()
-    try:
-        until = _caught_up(relay, info) if config.until_caught_up else None
-        publisher.run(state, publish_stop, until, config.stop_at_gtid)
-    finally:
-        mirror_stop.set()
-        thread.join()
-        publish_stop.set()
-        watch.join()
-        purging.stop()
-        relay.close()
-    if thread.error is not None:
-        raise thread.error
+        Raises:
+            UpstreamError, RelayError, DecodeError, LogError: what stopped it; nothing is lost, and the next
+            start goes on behind the last committed epoch.
+        """
+        ended = threading.Event()
 
+        def leave() -> None:
+            while not ended.is_set() and not stop.wait(0.2):
+                pass
+            if not ended.wait(_LEAVE):
+                self._epoch_log.connection.stop_waiting.set()
 
-def _open_logs(
-    config: ProducerConfig, info: UpstreamInfo, epoch_log: EpochLog, origins: Origins
-) -> tuple[RelayWriter, LogState]:
-    """Become the one writer of both logs; returns the relay log and the state of the epoch log."""
-    # Opening the epoch log fences whoever writes it: not before the relay directory is ours.
-    lock = create_and_lock(config.relay.dir)
-    try:
-        state = _open_and_check_log(config, info, epoch_log, origins)
-    except BaseException:
-        os.close(lock)
-        raise
-    return RelayWriter.open(config.relay.dir, lock), state
+        threading.Thread(target=leave, daemon=True).start()
+        try:
+            self._run(stop, report)
+        except ProducerStopped as stopped:
+            log.warning("epoch_left", reason=str(stopped), hint="the next start publishes it")
+        finally:
+            ended.set()
 
+    def _run(self, stop: threading.Event, report: Callable[[ProducerProgress], None]) -> None:
+        config = self._config
+        info = describe(config.source)
+        _check_stop(config, info)
+        _check_server_id(config, info)
+        relay, state = self._open_logs(info)
+        write_lower_case_names(config.relay.dir, info.folds)
+        write_default_engine(config.relay.dir, info.default_engine)
+        # The mirror goes on while the publisher completes its epoch, so each has its own event.
+        mirror_stop, publish_stop = threading.Event(), threading.Event()
+        mirror = self._make_mirror(info, relay, state.last_epoch)
+        publisher = self._make_publisher(info, relay.tail, publish_stop)
+        progress = ProducerProgress(mirror.progress, publisher.progress, relay)
+        thread = _MirrorThread(mirror, mirror_stop)
+        watch = threading.Thread(
+            target=_watch, args=(stop, mirror_stop, publish_stop, lambda: report(progress)), daemon=True
+        )
+        thread.start()
+        watch.start()
+        self._purging.start()
+        try:
+            until = _caught_up(relay, info) if config.until_caught_up else None
+            publisher.run(state, publish_stop, until, config.stop_at_gtid)
+        finally:
+            mirror_stop.set()
+            thread.join()
+            publish_stop.set()
+            watch.join()
+            self._purging.stop()
+            relay.close()
+        if thread.error is not None:
+            raise thread.error
 
-def _open_and_check_log(
-    config: ProducerConfig, info: UpstreamInfo, epoch_log: EpochLog, origins: Origins
-) -> LogState:
-    """Become the epoch log's one writer, if it is this relay log's and this upstream's; returns its state."""
-    owner = layout.check_owner(config.relay.dir, config.prefix)
-    last = epoch_log.connection.retry(epoch_log.topics.peek_last_epoch)
-    check_log(config.relay.dir, owner, last)
-    if last is not None:
-        check_history(config.source, info, last, f"the epoch log of {config.prefix}")
-    origins.begin(last.log_id if last is not None else "")
-    # Whoever wrote it meanwhile writes no more.
-    state = epoch_log.open()
-    layout.write_owner(config.relay.dir, Owner(config.prefix, owner.log_id))
-    if config.relay.relay_log_recovery and state.last_epoch is not None:
-        discard_unpublished(config.relay.dir, info, state.last_epoch)
-    return state
+    def _open_logs(self, info: UpstreamInfo) -> tuple[RelayWriter, LogState]:
+        """Become the one writer of both logs; returns the relay log and the state of the epoch log."""
+        # Opening the epoch log fences whoever writes it: not before the relay directory is ours.
+        root = self._config.relay.dir
+        lock = create_and_lock(root)
+        try:
+            state = self._open_and_check_log(root, info)
+        except BaseException:
+            os.close(lock)
+            raise
+        return RelayWriter.open(root, lock), state
 
-
-def _rules(
-    config: ProducerConfig, info: UpstreamInfo, tables: TableFilter, epoch_log: EpochLog
-) -> DecodeRules:
-    """What of the binlog becomes records."""
-    patience = _BOUNDED_PATIENCE if config.until_caught_up else _REGISTRY_PATIENCE
-    schema_name = fingerprint_of
-    if config.schema_registry_url:
-        kafka, structures = epoch_log.connection, epoch_log.topics.structures
-        schema_name = SchemaRegistry(
-            config.schema_registry_url, partial(kafka.retry, structures), patience, kafka.stop_waiting
-        ).schema_id
-    return DecodeRules(
-        info.flavor,
-        tables,
-        config.epoch,
-        config.accounts,
-        tuple(rule.in_lower_case() if info.folds else rule for rule in config.skip),
-        schema_name,
-    )
+    def _open_and_check_log(self, root: Path, info: UpstreamInfo) -> LogState:
+        """Become the epoch log's one writer, if it is this relay log's and this upstream's; returns its state."""
+        config, epoch_log = self._config, self._epoch_log
+        owner = layout.check_owner(root, config.prefix)
+        last = epoch_log.connection.retry(epoch_log.topics.peek_last_epoch)
+        check_log(root, owner, last)
+        if last is not None:
+            check_history(config.source, info, last, f"the epoch log of {config.prefix}")
+        self._origins.begin(last.log_id if last is not None else "")
+        # Whoever wrote it meanwhile writes no more.
+        state = epoch_log.open()
+        layout.write_owner(root, Owner(config.prefix, owner.log_id))
+        if config.relay.relay_log_recovery and state.last_epoch is not None:
+            discard_unpublished(root, info, state.last_epoch)
+        return state
 
 
 def _caught_up(relay: RelayWriter, info: UpstreamInfo) -> Callable[[RelayPosition], bool]:
@@ -314,16 +258,14 @@ def _watch(
     stop: threading.Event,
     mirror_stop: threading.Event,
     publish_stop: threading.Event,
-    state: ProducerProgress,
-    report: Callable[[ProducerProgress], None] | None,
+    report: Callable[[], None],
 ) -> None:
     """Pass a stop on to the publisher, and report progress, at once and then every second."""
     next_report = time.monotonic()
     while not publish_stop.is_set():
         if stop.wait(0.05) or mirror_stop.is_set():
             publish_stop.set()
-        if report is not None and time.monotonic() >= next_report:
-            report(state)
+        if time.monotonic() >= next_report:
+            report()
             next_report = time.monotonic() + _REPORT
-    if report is not None:
-        report(state)
+    report()

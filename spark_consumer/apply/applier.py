@@ -39,11 +39,11 @@ from spark_consumer.apply.connection import Connection
 from spark_consumer.apply.ddl.intent import DdlWork, PendingDdl
 from spark_consumer.apply.ddl.outcome import await_predecessor
 from spark_consumer.apply.ddl.run import DdlApplier
-from spark_consumer.apply.ledger import Ledger, numbered_transaction
+from spark_consumer.apply.ledger import Ledger, choose_ledger, numbered_transaction
 from spark_consumer.apply.planner import Downstream
 from spark_consumer.apply.prepared import AfterDdl, PreparedParts, PreparedRows, SingleSlice
 from spark_consumer.apply.side_writes import SideWrites
-from spark_consumer.apply.tables import audit, error_log, position_store, worker_info
+from spark_consumer.apply.tables import audit, error_log, nontransactional_info, position_store, worker_info
 from spark_consumer.apply.tables.error_log import Directive
 from spark_consumer.apply.tables.worker_info import UnfinishedPart
 from spark_consumer.apply.workers.pool import PartContext, WorkerPool, check_caught_up, run_all
@@ -53,6 +53,7 @@ from spark_consumer.ddl.online_tables import OnlineTables
 from spark_consumer.epochs.position import Position
 from spark_consumer.epochs.slices import Slice
 from spark_consumer.plan.counters import NOTHING_COUNTED, Applied
+from spark_consumer.rules.channel import ChannelKey
 from spark_consumer.rules.config import ConsumerConfig
 from spark_consumer.target.session import Session, transaction
 from spark_consumer.target.tables import TableAltered, hold
@@ -76,6 +77,22 @@ class ChannelState:
     decided: Mapping[EventId, Directive]
     has_error: bool
     unfinished: frozenset[QualifiedName]
+
+    @property
+    def directives(self) -> dict[EventId, Directive]:
+        """The decisions about events that are not applied yet, or that are applied again."""
+        return {event: one for event, one in self.decided.items() if event.epoch > self.position.epoch}
+
+
+def read_state(session: Session, channel: ChannelKey, position: Position) -> ChannelState:
+    """Read the state of a channel from the downstream. Raises pymysql.MySQLError, OSError."""
+    return ChannelState(
+        position,
+        choose_ledger(session, position),
+        error_log.decided(session, channel),
+        error_log.read(session, channel) is not None,
+        frozenset(nontransactional_info.read(session, channel)),
+    )
 
 
 class Applier:
@@ -102,10 +119,7 @@ class Applier:
         #: the fencing token under which it writes
         self.token = state.position.fencing_token
         self._decided = state.decided
-        #: the decisions about events that are not applied yet, or that are applied again
-        self.directives = {
-            event: one for event, one in state.decided.items() if event.epoch > state.position.epoch
-        }
+        self.directives = state.directives
         self._has_error, self._unfinished = state.has_error, state.unfinished
         self._hidden = online_tables.from_json(state.position.online_tables).names
 

@@ -49,13 +49,9 @@ class BatchRunner:
         stop: threading.Event,
         counters: Counters,
     ) -> None:
-        self._config = config
-        self._sink = sink
-        self._log = log
-        self._transactions_of = transactions_of
-        self._stop_condition = stop_condition
-        self._stop = stop
-        self._counters = counters
+        self._config, self._sink, self._log = config, sink, log
+        self._transactions_of, self._stop_condition = transactions_of, stop_condition
+        self._stop, self._counters = stop, counters
         self._ahead = ThreadPoolExecutor(1, thread_name_prefix="prepare")
         self._chain = EpochChain(config.epochs_topic)
         self._checked_epoch: int | None = None  # the last one in the chain

@@ -6,6 +6,7 @@ import threading
 import time
 from collections.abc import Callable
 from contextlib import closing, suppress
+from functools import partial
 from typing import Any, TypeVar
 
 import structlog
@@ -14,22 +15,18 @@ from pyspark.sql import DataFrame, SparkSession
 from schemas.access.kafka_security import KafkaRefused
 from schemas.errors import LogError, TailraceError
 from spark_consumer.apply.retry import RetryTimer
-from spark_consumer.apply.workers.pool import WorkerPool
-from spark_consumer.apply.workers.spark_pool import executors
-from spark_consumer.epochs.epoch_transactions import TransactionReader
-from spark_consumer.epochs.fetch import TopicReader
 from spark_consumer.epochs.letter_case import with_servers_letter_case
 from spark_consumer.epochs.log_reader import LogReader
 from spark_consumer.epochs.start import resume_offset
 from spark_consumer.epochs.stop_condition import StopCondition, stop_condition_of
 from spark_consumer.epochs.tracker import SEED_DDL, open_stream, track
 from spark_consumer.job.batches import BatchRunner
-from spark_consumer.job.checkpoint import Checkpoint, CheckpointOwner, in_use
+from spark_consumer.job.checkpoint import Checkpoint, in_use
 from spark_consumer.job.progress import Counters
 from spark_consumer.job.spark import JVM_TIMEOUT, JvmLost, jvm_end, lost
 from spark_consumer.job.warm_up import warm_up
 from spark_consumer.rows.failures import SparkFailed, explain
-from spark_consumer.rows.reader import SliceReader, on_executors
+from spark_consumer.rows.slice_rows import SliceRows
 from spark_consumer.rules.config import ConsumerConfig
 from spark_consumer.sinks.sink import Sink
 
@@ -42,49 +39,53 @@ _T = TypeVar("_T")
 _log = structlog.get_logger()
 
 
-def run_consumer(
-    config: ConsumerConfig,
-    spark: Callable[[], SparkSession],
-    open_sink: Callable[[ConsumerConfig, LogReader, WorkerPool], Sink[Any]],
-    stop: threading.Event | None = None,
-    counters: Counters | None = None,
-) -> None:
-    """Apply the epoch log to the downstream until stopped, or until the configuration's stop condition is reached.
+class Consumer:
+    """One run of one channel.
 
     Args:
-        spark: called for the session when it is needed; see ``running_spark``.
         open_sink: opens the sink, as the channel's only writer. Raises TailraceError.
-        stop: set it to end the run: the current batch is finished first, if that takes no longer than
-            ``config.pause_time``; otherwise the next run applies it.
-        counters: updated during the run.
-
-    Raises:
-        TailraceError: the reason why the run stopped; nothing is applied in part.
+        queries: makes the queries, once the sink is open.
     """
-    stop = stop or threading.Event()
-    counters = counters or Counters()
-    log = LogReader(config)
-    # Such a run needs only what the log has at the start, so it does not wait.
-    timer = RetryTimer(0 if config.until_caught_up else config.retry_time, stop)
-    config = with_retries(timer, lambda: with_servers_letter_case(config, log))
 
-    if stop.is_set():
-        return
+    def __init__(
+        self,
+        config: ConsumerConfig,
+        log: LogReader,
+        open_sink: Callable[[ConsumerConfig], Sink[Any]],
+        queries: Callable[[ConsumerConfig, Sink[Any], StopCondition, threading.Event], Queries],
+        counters: Counters,
+    ) -> None:
+        self._config, self._log, self._counters = config, log, counters
+        self._open_sink, self._make_queries = open_sink, queries
 
-    def become_writer() -> Sink[Any]:
-        return open_sink(config, log, executors(spark))
+    def run(self, stop: threading.Event) -> None:
+        """Apply the epoch log to the downstream until stopped, or until the configuration's stop condition is reached.
 
-    with in_use(config.channel_dir), closing(with_retries(timer, become_writer)) as sink:
-        try:
-            counters.at(sink.position)
-            stop_condition = stop_condition_of(config, sink.position, log)
-            if _Run(config, spark(), sink, log, stop_condition, stop, counters).run():
-                sink.record_end()
-        except TailraceError as error:
-            # A signal to all processes may have ended Spark a moment before it reached this process.
-            if not (isinstance(error, SparkFailed | JvmLost) and stop.wait(_MOMENT)):
-                sink.record_end(error)
-            raise
+        Args:
+            stop: set it to end the run: the current batch is finished first, if that takes no longer than
+                ``config.pause_time``; otherwise the next run applies it.
+
+        Raises:
+            TailraceError: the reason why the run stopped; nothing is applied in part.
+        """
+        config, log = self._config, self._log
+        # Such a run needs only what the log has at the start, so it does not wait.
+        timer = RetryTimer(0 if config.until_caught_up else config.retry_time, stop)
+        config = with_retries(timer, lambda: with_servers_letter_case(self._config, log))
+        if stop.is_set():
+            return
+        open_sink = partial(self._open_sink, config)
+        with in_use(config.channel_dir), closing(with_retries(timer, open_sink)) as sink:
+            try:
+                self._counters.at(sink.position)
+                stop_condition = stop_condition_of(config, sink.position, log)
+                if self._make_queries(config, sink, stop_condition, stop).run():
+                    sink.record_end()
+            except TailraceError as error:
+                # A signal to all processes may have ended Spark a moment before it reached this process.
+                if not (isinstance(error, SparkFailed | JvmLost) and stop.wait(_MOMENT)):
+                    sink.record_end(error)
+                raise
 
 
 def with_retries(timer: RetryTimer, work: Callable[[], _T]) -> _T:
@@ -98,8 +99,8 @@ def with_retries(timer: RetryTimer, work: Callable[[], _T]) -> _T:
             _log.warning("start_retry", attempt=timer.attempts, reason=str(error))
 
 
-class _Run:
-    """One run of one channel."""
+class Queries:
+    """Spark's streaming queries of one run, one after another."""
 
     def __init__(
         self,
@@ -107,28 +108,17 @@ class _Run:
         spark: SparkSession,
         sink: Sink[Any],
         log: LogReader,
+        rows: SliceRows,
+        runner: BatchRunner,
+        checkpoint: Checkpoint,
         stop_condition: StopCondition,
         stop: threading.Event,
-        counters: Counters,
     ) -> None:
-        self._config = config
-        self._spark = spark
-        self._sink = sink
-        self._log = log
-        self._stop = stop
+        self._config, self._spark, self._sink, self._log = config, spark, sink, log
+        self._rows, self._runner, self._checkpoint = rows, runner, checkpoint
+        self._stop_condition, self._stop = stop_condition, stop
         self._left = False
         self._warming: threading.Thread | None = None
-        self._stop_condition = stop_condition
-        position = sink.position
-        group = f"tailrace-{config.prefix}-{config.channel}-{position.fencing_token}"
-        source = TopicReader(
-            config.bootstrap_servers, config.rows_topic, group, config.kafka_security, config.retry_time
-        )
-        self._rows = SliceReader(on_executors(spark), source, log)
-        transactions_of = TransactionReader(config, log)
-        self._runner = BatchRunner(config, sink, log, transactions_of, stop_condition, stop, counters)
-        owner = CheckpointOwner(config.channel, config.prefix, position.ledger_uuid)
-        self._checkpoint = Checkpoint(config.channel_dir, owner)
 
     def run(self) -> bool:
         """Run queries until the end. Returns False if a batch was abandoned; it is applied completely or not at all."""

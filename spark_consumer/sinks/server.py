@@ -10,9 +10,7 @@ import structlog
 
 from schemas.errors import DDL, DownstreamError, TailraceError
 from schemas.structure import TableStructure
-from spark_consumer.apply.applier import Applier
-from spark_consumer.apply.ddl.run import LoggedTables
-from spark_consumer.apply.open import open_applier
+from spark_consumer.apply.applier import Applier, ChannelState, read_state
 from spark_consumer.apply.planner import Planner
 from spark_consumer.apply.prepared import (
     AfterDdl,
@@ -27,7 +25,6 @@ from spark_consumer.apply.prepared import (
 from spark_consumer.apply.refused_event import first_refused, named
 from spark_consumer.apply.tables import audit, channel_tables, error_log, position_store
 from spark_consumer.apply.workers.build_parts import read_parts
-from spark_consumer.apply.workers.pool import WorkerPool
 from spark_consumer.epochs.log_reader import LogReader
 from spark_consumer.epochs.position import Position
 from spark_consumer.epochs.slices import LoggedEpoch, Slice
@@ -181,15 +178,12 @@ class ServerSink:
         self._applier.close()
 
 
-def open_server(config: ConsumerConfig, log: LogReader, worker_pool: WorkerPool | None = None) -> ServerSink:
-    """Connect, and become the channel's only writer.
+#: makes the sink of a channel that was taken over, on this connection
+MakeServerSink = Callable[[ConsumerConfig, Session, ChannelState], ServerSink]
 
-    Args:
-        worker_pool: applies the parts of slices; needed with several workers.
 
-    Raises:
-        TailraceError: it cannot be.
-    """
+def open_server(config: ConsumerConfig, log: LogReader, make_sink: MakeServerSink) -> ServerSink:
+    """Connect, and become the channel's only writer. Raises TailraceError."""
     session = connect(config.target)
     try:
         channel_tables.install(session)
@@ -197,8 +191,7 @@ def open_server(config: ConsumerConfig, log: LogReader, worker_pool: WorkerPool 
         position = position_store.take_over(session, config.key)
         position_store.write_scope(session, config.key, config.scope.to_json())
         position_store.create_workers(session, config.key, config.workers)
-        logged = LoggedTables(log.tables, log.structures)
-        return ServerSink(config, open_applier(config, session, position, logged, worker_pool), log)
+        return make_sink(config, session, read_state(session, config.key, position))
     except BaseException as error:
         session.close()
         if isinstance(error, pymysql.MySQLError | OSError):

@@ -5,7 +5,8 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 from contextlib import nullcontext
-from typing import TYPE_CHECKING, Annotated, Any
+from functools import partial
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -19,10 +20,7 @@ from tailrace.commands.options import (
 )
 
 if TYPE_CHECKING:
-    from spark_consumer.apply.workers.pool import WorkerPool
-    from spark_consumer.epochs.log_reader import LogReader
     from spark_consumer.rules.config import ConsumerConfig
-    from spark_consumer.sinks.sink import Sink
     from tailrace.config.model import Config
 
 From = Annotated[
@@ -56,12 +54,12 @@ def consume(
     SIGTERM or Ctrl-C stops after the current batch, or cancels the batch after consumer.pause-time; exit code 0. A
     second signal stops at once. In both cases nothing is lost or applied twice.
     """
-    from tailrace import assemble
+    from tailrace.assemble.settings import consumer_config
     from tailrace.config.positions import check_position
     from tailrace.service.lifecycle import recovery_hinted, run_until_signalled
 
     loaded = read_config("consume", config, warn=True)
-    settings = assemble.consumer_config(
+    settings = consumer_config(
         loaded,
         channel=channel,
         start=None if start is None else check_position(start, "--from"),
@@ -75,7 +73,6 @@ def consume(
 
 def _run(config: Config, settings: ConsumerConfig, stop: threading.Event) -> None:
     from spark_consumer.job.spark import running_spark
-    from tailrace import assemble
     from tailrace.probe_kafka import probe
 
     probe(settings.bootstrap_servers, settings.kafka_security)
@@ -84,7 +81,7 @@ def _run(config: Config, settings: ConsumerConfig, stop: threading.Event) -> Non
     with running_spark(settings) as spark:
         # These imports take a while; the JVM starts meanwhile.
         from spark_consumer.job.progress import Counters
-        from spark_consumer.job.run import run_consumer
+        from tailrace.assemble.consumer import consumer
         from tailrace.channels.relay_marks import keep_registered
         from tailrace.preflight.gate import check_consumer
         from tailrace.service.consume_progress import show_progress
@@ -97,18 +94,15 @@ def _run(config: Config, settings: ConsumerConfig, stop: threading.Event) -> Non
         if not bounded and not _wait_for_log(settings, stop, spark.check):
             return
 
-        def open_sink(settings: ConsumerConfig, log: LogReader, worker_pool: WorkerPool) -> Sink[Any]:
-            # Check again: much may have changed while the consumer waited for the log.
-            check_consumer(config, settings.channel)
-            return assemble.open_sink(settings, log, worker_pool)
-
         counters = Counters()
         memory = ConsumerMemory(settings.channel, counters)
         live = serve_status(settings.channel_dir, CONSUMER, memory.snapshot)
         # `recover` does not support folders of change files, so no relay files are kept for them.
         needs = nullcontext() if settings.files else keep_registered(settings, config.relay.dir, counters)
         with show_progress(settings, counters), needs, live:
-            run_consumer(settings, spark, open_sink, stop, counters)
+            # The check is repeated, since much may have changed while the consumer waited for the log.
+            again = partial(check_consumer, config, settings.channel)
+            consumer(settings, spark, counters, again).run(stop)
 
 
 def _wait_for_log(settings: ConsumerConfig, stop: threading.Event, check: Callable[[], None]) -> bool:

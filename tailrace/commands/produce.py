@@ -22,17 +22,17 @@ def produce(
     SIGTERM or Ctrl-C stops after the current epoch, with exit code 0. A second signal stops at once. In both cases
     nothing is lost: the next start continues after the last committed epoch.
     """
-    from tailrace import assemble
+    from tailrace.assemble.settings import producer_config
     from tailrace.service.lifecycle import run_until_signalled
 
     loaded = read_config("produce", config, warn=True)
-    settings = assemble.producer_config(loaded, until_caught_up=until_caught_up, stop_at_gtid=stop_at_gtid)
+    settings = producer_config(loaded, until_caught_up=until_caught_up, stop_at_gtid=stop_at_gtid)
     run_until_signalled(lambda stop: _run(loaded, settings, stop))
 
 
 def _run(config: Config, settings: ProducerConfig, stop: Event) -> None:
-    from producer.run import run_producer
-    from tailrace import assemble
+    from tailrace.assemble.producer import producer
+    from tailrace.assemble.settings import followed_channels, origins
     from tailrace.channels.relay_marks import follow_channels
     from tailrace.preflight.gate import check_producer
     from tailrace.probe_kafka import probe
@@ -45,7 +45,7 @@ def _run(config: Config, settings: ProducerConfig, stop: Event) -> None:
     probe(settings.bootstrap_servers, settings.kafka_security)
     check_producer(config)
     memory = ProducerMemory(settings)
-    marks = follow_channels(assemble.followed_channels(config), settings.relay.dir)
+    marks = follow_channels(followed_channels(config), settings.relay.dir)
     live = serve_status(settings.relay.dir, PRODUCER, memory.snapshot)
     with recovery_hinted(settings.relay.dir), progress_display("produce") as show, live, marks:
         backlog = UpstreamBacklog(settings.source)
@@ -54,4 +54,4 @@ def _run(config: Config, settings: ProducerConfig, stop: Event) -> None:
             memory.state = state
             show(backlog.snapshot(state))
 
-        run_producer(settings, stop, report, assemble.origins(config))
+        producer(settings, origins(config)).run(stop, report)

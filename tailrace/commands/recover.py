@@ -26,21 +26,16 @@ def recover(config: ConfigFile = DEFAULT_CONFIG, channel: Channel = None) -> Non
 def _run(config: Config, channel: str | None, stop: threading.Event) -> None:
     import structlog
 
-    from schemas.tables import TableFilter
-    from tailrace import assemble
-    from tailrace.config.channels import server_channel
-    from tailrace.recover import recover
+    from tailrace.assemble.recovery import recovery
     from tailrace.recover.progress import show_progress
 
-    settings = server_channel(config, channel)
-    with show_progress(settings.channel, config.relay.dir) as watch:
-        tables = TableFilter(config.tables.include, config.tables.exclude)
-        skip = assemble.skip_rules(config)
-        done = recover(settings, config.relay.dir, tables, config.epoch.max_bytes, stop, watch, skip)
+    channel = channel or config.consumer.channel
+    with show_progress(channel, config.relay.dir) as watch:
+        done = recovery(config, channel).run(stop, watch)
     event = "recovered" if done.begin != done.end else "nothing_to_recover"
     structlog.get_logger().info(
         "recovery_stopped" if stop.is_set() else event,
-        channel=settings.channel,
+        channel=channel,
         transactions=done.transactions,
         rows=done.rows,
         begin=str(done.begin),

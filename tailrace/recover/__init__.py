@@ -3,7 +3,3 @@
 The producer's publisher reads and decodes the relay files. Its epochs are not written to Kafka, but applied by the
 consumer's sink in the same process.
 """
-
-from tailrace.recover.run import Recovery, recover
-
-__all__ = ["Recovery", "recover"]

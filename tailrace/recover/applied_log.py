@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 
-from producer.epochs.open_epoch import LogState, Records
+from producer.epochs.open_epoch import Records
 from relay_store.layout.directory import RelayPosition
 from schemas.errors import DownstreamError
 from schemas.structure import TableStructure
@@ -75,13 +75,6 @@ class AppliedLog:
         self._sink, self._rows, self._seen = sink, rows, seen
         self._structures: dict[str, TableStructure] = {}
         self._digest = 0
-
-    def state(self) -> LogState:
-        """Return the state of a log whose last epoch ends at the channel's position.
-
-        It names no structures, so the publisher includes that of each table that has rows; tracked ones are in Kafka.
-        """
-        return LogState(as_epoch(self._sink.position))
 
     def begin(self) -> None:
         """Start an epoch."""

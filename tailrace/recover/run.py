@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-import math
 import threading
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import closing, contextmanager
+from collections.abc import Callable
+from contextlib import closing
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from producer.decode.decode_rules import DecodeRules
-from producer.epochs.open_epoch import EpochLimits, LogState
+from producer.epochs.open_epoch import LogState
 from producer.epochs.progress import PublishProgress
 from producer.publish import Publisher
-from producer.settings import SkipRule
 from relay_store.layout import directory as layout
 from relay_store.layout.directory import RelayPosition
 from relay_store.layout.epoch_ends import add_epoch_end
@@ -23,24 +20,22 @@ from relay_store.write.whole_groups import keep_whole_groups, server_flavor
 from relay_store.write.writer import RelayWriter
 from schemas.errors import DownstreamError, RelayError, Where
 from schemas.gtid.sets import Flavor, parse_gtid_set
-from schemas.tables import QualifiedName, TableFilter
-from spark_consumer.apply.ddl.run import LoggedTables
-from spark_consumer.apply.open import open_applier
+from spark_consumer.apply.applier import ChannelState, read_state
 from spark_consumer.apply.tables import channel_tables, position_store, worker_info
 from spark_consumer.epochs.letter_case import downstream_lowers_names, in_lower_case
-from spark_consumer.epochs.log_reader import LogReader
 from spark_consumer.epochs.position import Position
 from spark_consumer.rules.config import ConsumerConfig
-from spark_consumer.sinks.server import ServerSink
-from spark_consumer.target.session import connect
+from spark_consumer.sinks.server import MakeServerSink, ServerSink
+from spark_consumer.target.session import Session, connect
 from tailrace.channels.relay_marks import check_same_log
-from tailrace.recover.applied_log import AppliedLog, RecordRows, as_epoch
+from tailrace.recover.applied_log import as_epoch
 
-_NEVER = math.inf  # seconds: epochs end because of their size, not their age
+#: makes the publisher whose epochs go to this sink; whether it takes names in lower case, as the upstream does
+MakePublisher = Callable[[ServerSink, Flavor, bool, RelayTail], Publisher]
 
 
 @dataclass(frozen=True)
-class Recovery:
+class Recovered:
     """The result of a recovery.
 
     Attributes:
@@ -56,63 +51,101 @@ class Recovery:
     transactions: int
 
 
-def recover(
-    config: ConsumerConfig,
-    root: Path,
-    tables: TableFilter,
-    max_bytes: int,
-    stop: threading.Event,
-    watch: Callable[[PublishProgress, RelayPosition, RelayPosition], None] = lambda *_: None,
-    skip: Sequence[SkipRule] = (),
-) -> Recovery:
-    """Apply the relay log in ``root`` to a channel's downstream, exactly once, without upstream and Kafka.
+class Recovery:
+    """Applies the relay log in ``root`` to a channel's downstream, exactly once, without upstream and Kafka.
 
     Args:
-        tables: the producer's tables; the channel's own are in ``config``.
-        skip: the producer's rules for events that it leaves out.
-        max_bytes: bytes of binlog after which an epoch ends. An epoch's rows are in memory.
-        stop: set it to end early, at the end of a transaction.
-        watch: called once before the first row is read, with the progress, which is updated, and both ends.
-
-    Raises:
-        RelayError: TR301, a producer is running; TR340, there is no relay log; TR341, it does not reach back to the
-            channel's position; TR311, TR312, it belongs to another pipeline.
-        DownstreamError: TR612, the channel has no position; and the errors that stop a consumer.
-        DecodeError: the errors that stop a publisher.
+        sink, publisher: make these, once the channel is taken over.
     """
-    _end(root)
-    flavor = server_flavor(root)
-    keep_whole_groups(root, flavor)
-    if layout.read_lower_case_names(root):
-        tables = TableFilter(tables.include, tables.exclude, folds=True)
-        config, skip = in_lower_case(config), tuple(rule.in_lower_case() for rule in skip)
-    if downstream_lowers_names(config):
-        config = replace(config, folded=())
-    seen, rows = set[QualifiedName](), RecordRows()
-    with closing(RelayWriter.open(root)), _sink(config, root, flavor, seen, rows) as sink:
-        begin = _begin(sink.position, root, flavor)
-        end, tail, applied = _end(root), RelayTail(), AppliedLog(sink, rows, seen)
-        tail.advance(end)
-        publisher = Publisher(
-            applied,
-            root,
-            tail,
-            DecodeRules(
-                flavor,
-                tables,
-                EpochLimits(config.max_batch_rows, max_bytes, _NEVER, _NEVER),
-                accounts=config.ddl.accounts == "apply",
-                skip=tuple(skip),
-            ),
+
+    def __init__(
+        self,
+        config: ConsumerConfig,
+        root: Path,
+        sink: MakeServerSink,
+        publisher: MakePublisher,
+    ) -> None:
+        self._config, self._root = config, root
+        self._make_sink, self._make_publisher = sink, publisher
+
+    def run(
+        self,
+        stop: threading.Event,
+        watch: Callable[[PublishProgress, RelayPosition, RelayPosition], None] = lambda *_: None,
+    ) -> Recovered:
+        """Recover.
+
+        Args:
+            stop: set it to end early, at the end of a transaction.
+            watch: called once before the first row is read, with the progress, which is updated, and both ends.
+
+        Raises:
+            RelayError: TR301, a producer is running; TR340, there is no relay log; TR341, it does not reach back to
+                the channel's position; TR311, TR312, it belongs to another pipeline.
+            DownstreamError: TR612, the channel has no position; and the errors that stop a consumer.
+            DecodeError: the errors that stop a publisher.
+        """
+        config, root = self._config, self._root
+        _end(root)
+        flavor = server_flavor(root)
+        keep_whole_groups(root, flavor)
+        folds = layout.read_lower_case_names(root)
+        if folds:
+            config = in_lower_case(config)
+        if downstream_lowers_names(config):
+            config = replace(config, folded=())
+        # An epoch is one transaction, so its rows are not distributed to workers.
+        config = replace(config, consistency="batch")
+        with closing(RelayWriter.open(root)), closing(self._open_sink(config, flavor)) as sink:
+            begin = _begin(sink.position, root, flavor)
+            end, tail = _end(root), RelayTail()
+            tail.advance(end)
+            publisher = self._make_publisher(sink, flavor, folds, tail)
+            watch(publisher.progress, begin, end)
+            if begin.order < end.order:
+                # It names no structures, so the publisher includes that of each table with rows.
+                _run(publisher, LogState(as_epoch(sink.position)), end, stop)
+            reached = publisher.reached or begin
+            _settle(sink, reached, root)
+            sink.record_end()
+            counts = publisher.progress
+            return Recovered(begin, reached, sink.position.executed_gtids, counts.rows, counts.transactions)
+
+    def _open_sink(self, config: ConsumerConfig, flavor: Flavor) -> ServerSink:
+        session = connect(config.target)
+        try:
+            return self._make_sink(config, session, _take_over(config, session, self._root, flavor))
+        except BaseException:
+            session.close()
+            raise
+
+
+def _take_over(config: ConsumerConfig, session: Session, root: Path, flavor: Flavor) -> ChannelState:
+    """Become the channel's only writer, if the relay log reaches back to its position."""
+    channel_tables.install(session)
+    position = position_store.require_position(session, config.key)
+    check_same_log(root, layout.check_owner(root, config.prefix), position)
+    if position.epoch_rows is not None or position.rewound_from is not None:
+        raise DownstreamError(
+            "TR615",
+            f"channel {config.channel} is inside an epoch, or was rewound: the relay log does not show what is"
+            " applied",
+            where=Where(epoch=position.epoch + 1),
+            hint="run `tailrace consume` to the end of an epoch first, after the position it was rewound from",
         )
-        watch(publisher.progress, begin, end)
-        if begin.order < end.order:
-            _run(publisher, applied.state(), end, stop)
-        reached = publisher.reached or begin
-        _settle(sink, reached, root)
-        sink.record_end()
-        counts = publisher.progress
-        return Recovery(begin, reached, sink.position.executed_gtids, counts.rows, counts.transactions)
+    _begin(position, root, flavor)
+    if worker_info.slices_ahead(session, config.key):
+        raise worker_info.partly_applied(config.key)
+    state = read_state(session, config.key, position_store.take_over(session, config.key))
+    if waiting := [one for one in state.directives.values() if not one.used]:
+        raise DownstreamError(
+            "TR645",
+            "an operator has decided about events of the epoch log, which is not read here:"
+            f" {', '.join(f'event {one.event}' for one in waiting)}",
+            hint="let `tailrace consume` apply these epochs first, or delete the rows without used_at from"
+            " tailrace.error_directives",
+        )
+    return state
 
 
 def _run(publisher: Publisher, state: LogState, end: RelayPosition, stop: threading.Event) -> None:
@@ -126,49 +159,6 @@ def _run(publisher: Publisher, state: LogState, end: RelayPosition, stop: thread
         return False
 
     publisher.run(state, halt, look)
-
-
-@contextmanager
-def _sink(
-    config: ConsumerConfig, root: Path, flavor: Flavor, seen: set[QualifiedName], rows: RecordRows
-) -> Iterator[ServerSink]:
-    """Yield the channel's sink, after checking that the relay log reaches back to the channel's position."""
-    session = connect(config.target)
-    try:
-        channel_tables.install(session)
-        position = position_store.require_position(session, config.key)
-        check_same_log(root, layout.check_owner(root, config.prefix), position)
-        if position.epoch_rows is not None or position.rewound_from is not None:
-            raise DownstreamError(
-                "TR615",
-                f"channel {config.channel} is inside an epoch, or was rewound: the relay log does not show what is"
-                " applied",
-                where=Where(epoch=position.epoch + 1),
-                hint="run `tailrace consume` to the end of an epoch first, after the position it was rewound from",
-            )
-        _begin(position, root, flavor)
-        log = LogReader(config)
-        if worker_info.slices_ahead(session, config.key):
-            raise worker_info.partly_applied(config.key)
-        position = position_store.take_over(session, config.key)
-        # Called only if there are routes; Kafka must be reachable then.
-        logged = LoggedTables(lambda epoch: seen | log.tables(epoch), None)
-        # An epoch is one transaction, so its rows are not distributed to workers.
-        config = replace(config, consistency="batch")
-        applier = open_applier(config, session, position, logged)
-    except BaseException:
-        session.close()
-        raise
-    with closing(applier):
-        if waiting := [one for one in applier.directives.values() if not one.used]:
-            raise DownstreamError(
-                "TR645",
-                "an operator has decided about events of the epoch log, which is not read here:"
-                f" {', '.join(f'event {one.event}' for one in waiting)}",
-                hint="let `tailrace consume` apply these epochs first, or delete the rows without used_at from"
-                " tailrace.error_directives",
-            )
-        yield ServerSink(config, applier, log, rows)
 
 
 def _settle(sink: ServerSink, reached: RelayPosition, root: Path) -> None:

@@ -17,7 +17,7 @@ import pytest
 from producer.epochs.open_epoch import EpochLimits
 from producer.mirror.loop import Mirror
 from producer.mirror.purging import Purging
-from producer.run import ProducerConfig, run_producer
+from producer.run import ProducerConfig
 from producer.settings import RelaySettings
 from producer.upstream.connect import describe
 from relay_store.check.verify import verify
@@ -36,6 +36,7 @@ from spark_consumer.apply.tables import channel_tables, position_store
 from spark_consumer.epochs.position import BEFORE_ALL, ChannelStart
 from spark_consumer.rules.config import ConsumerConfig
 from spark_consumer.target.session import closing, connect
+from tailrace.assemble.producer import producer
 from tailrace.channels import relay_marks
 from tailrace.channels.relay_marks import ChannelMark, follow_channels
 from tests.support.binlogs.mirroring import (
@@ -252,7 +253,7 @@ def test_a_producer_publishes_more_than_its_disk_holds(source, flavor, small_dis
 
     def work() -> None:
         try:
-            run_producer(config, stop, lambda state: seen.append(state.mirror.paused or ""))
+            producer(config).run(stop, lambda state: seen.append(state.mirror.paused or ""))
         except Exception as error:
             errors.append(error)
 

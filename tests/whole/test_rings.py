@@ -12,9 +12,9 @@ import pytest
 
 from compose.databases import Database
 from compose.kafka import Kafka
-from producer.run import run_producer
 from schemas.errors import TailraceError
-from tailrace import assemble
+from tailrace.assemble.producer import producer
+from tailrace.assemble.settings import origins, producer_config
 from tailrace.config.channels import server_channel
 from tailrace.config.file import load
 from tailrace.config.model import Config
@@ -57,8 +57,8 @@ class Pipeline:
 
 
 def publish(config: Config, stop: threading.Event | None = None) -> None:
-    settings = assemble.producer_config(config, until_caught_up=stop is None)
-    run_producer(settings, stop or threading.Event(), look=assemble.origins(config))
+    settings = producer_config(config, until_caught_up=stop is None)
+    producer(settings, origins(config)).run(stop or threading.Event())
 
 
 def apply(config: Config) -> None:

@@ -79,7 +79,7 @@ At = Annotated[
 def set_(table: Table, file: Structure, config: ConfigFile = DEFAULT_CONFIG, at: At = None) -> None:
     """Set a tracked structure by hand, if the producer stopped because of it. The producer must not run."""
     from producer.set_structure import set_structure
-    from tailrace import assemble
+    from tailrace.assemble.settings import producer_config
     from tailrace.config.file import load
     from tailrace.probe_kafka import probe
 
@@ -89,7 +89,7 @@ def set_(table: Table, file: Structure, config: ConfigFile = DEFAULT_CONFIG, at:
     position = re.fullmatch(r"(.+\.[0-9]{6,10}):([0-9]{1,10})", at) if at is not None else None
     if at is not None and position is None:
         raise typer.BadParameter("use a form like mysql-bin.000007:1234", param_hint="--at")
-    settings = assemble.producer_config(load(config))
+    settings = producer_config(load(config))
     probe(settings.bootstrap_servers, settings.kafka_security)
     epoch = set_structure(settings, (db, name), file, (position[1], int(position[2])) if position else None)
     where = at or f"{epoch.source_file}:{epoch.source_pos}"

@@ -23,11 +23,11 @@ def list_files(config: ConfigFile = DEFAULT_CONFIG, as_json: AsJson = False) -> 
     it.
     """
     from relay_store.read.catalog import list_relay_files
-    from tailrace import assemble
+    from tailrace.assemble.settings import relay_readers
 
     loaded = read_config("relay list", config)
     root = loaded.relay.dir
-    found = list_relay_files(root, assemble.relay_readers(loaded))
+    found = list_relay_files(root, relay_readers(loaded))
     report = _report(found, str(root))
     if as_json:
         print_json(report)

@@ -55,10 +55,10 @@ def purge(
     registered reader still needs. The producer may keep running.
     """
     from relay_store.purge.purge import purge as run
-    from tailrace import assemble
+    from tailrace.assemble.settings import relay_readers
 
     loaded = read_config("relay purge", config)
-    awaited = assemble.relay_readers(loaded)
+    awaited = relay_readers(loaded)
     report = run(_relay_dir(loaded), (filename, sub_dir), dry_run=dry_run, awaited=awaited)
     if as_json:
         print_json(_as_dict(report, dry_run))
@@ -113,10 +113,10 @@ def readers(config: ConfigFile = DEFAULT_CONFIG, forget: Forget = None, as_json:
     The publisher and the configured channels are registered automatically; one that has not started needs all files.
     If a channel will never run again, remove it from the configuration and with --forget.
     """
-    from tailrace import assemble
+    from tailrace.assemble.settings import relay_readers
 
     loaded = read_config("relay readers", config)
-    root, awaited = _relay_dir(loaded), assemble.relay_readers(loaded)
+    root, awaited = _relay_dir(loaded), relay_readers(loaded)
     if forget is not None:
         _forget(root, forget, awaited)
         return

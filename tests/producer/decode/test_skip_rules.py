@@ -7,9 +7,10 @@ from dataclasses import replace
 
 import pytest
 
-from producer.run import ProducerProgress, run_producer
+from producer.run import ProducerProgress
 from producer.settings import SkipRule
 from schemas.errors import DecodeError
+from tailrace.assemble.producer import producer
 from tailrace.status.memory import ProducerMemory
 from tests.support.epochs.producer_case import Case
 
@@ -31,7 +32,7 @@ def _until_caught_up(case: Case, *rules: SkipRule) -> dict[str, int]:
     """Run the producer; what ``tailrace status`` says that it has skipped."""
     seen: list[ProducerProgress] = []
     config = replace(case.config, until_caught_up=True, skip=rules)
-    run_producer(config, threading.Event(), seen.append)
+    producer(config).run(threading.Event(), seen.append)
     memory = ProducerMemory(config)
     memory.state = seen[-1]
     skipped: dict[str, int] = memory.snapshot()["publisher"]["Skipped"]

@@ -21,11 +21,12 @@ from confluent_kafka.admin import AdminClient
 
 from producer.epochs.open_epoch import Records
 from producer.kafka.epoch_log import EpochLog
-from producer.run import ProducerProgress, run_producer
+from producer.run import ProducerProgress
 from producer.settings import RelaySettings
 from schemas.errors import DecodeError, LogError, RelayError, TailraceError
 from spark_consumer.epochs.log_reader import LogReader
 from spark_consumer.rules.config import ConsumerConfig
+from tailrace.assemble.producer import producer
 from tests.support.binlogs.binlog_rows import Row, binlog_end, rows_since
 from tests.support.epochs.producer_case import SMALL_EPOCHS, Case
 from tests.support.epochs.published import Published
@@ -148,7 +149,7 @@ def test_second_producer_fences_the_first(case: Case, tmp_path: Path) -> None:
 
     def first() -> None:
         try:
-            run_producer(case.config, threading.Event())
+            producer(case.config).run(threading.Event())
         except TailraceError as error:
             errors.append(error)
 
@@ -163,7 +164,7 @@ def test_second_producer_fences_the_first(case: Case, tmp_path: Path) -> None:
         server_id=case.config.server_id + 500,
     )
     stop = threading.Event()
-    second = threading.Thread(target=run_producer, args=(second_config, stop), daemon=True)
+    second = threading.Thread(target=producer(second_config).run, args=(stop,), daemon=True)
     second.start()
 
     def insert_and_look() -> bool:
@@ -176,7 +177,7 @@ def test_second_producer_fences_the_first(case: Case, tmp_path: Path) -> None:
     case.sql("INSERT INTO t (v) VALUES ('by the second')")
     stop.set()
     second.join(60)
-    run_producer(replace(second_config, until_caught_up=True), threading.Event())
+    producer(replace(second_config, until_caught_up=True)).run(threading.Event())
     _assert_exactly_once(case, begin)
 
 
@@ -209,7 +210,7 @@ def test_a_stop_leaves_whole_transactions(case: Case) -> None:
         stop = threading.Event()
         timer = threading.Timer(pause, stop.set)
         timer.start()
-        run_producer(replace(case.config, epoch=replace(SMALL_EPOCHS, max_rows=1)), stop)
+        producer(replace(case.config, epoch=replace(SMALL_EPOCHS, max_rows=1))).run(stop)
         timer.join()
         rows = len(case.published().all_rows)
         assert rows % 30_000 == 0
@@ -253,7 +254,7 @@ def test_excluded_tables_leave_no_trace(case: Case) -> None:
     case.sql("CREATE TABLE secret1 (id INT PRIMARY KEY)", "INSERT INTO secret1 VALUES (1)",
              "BEGIN", "INSERT INTO secret1 VALUES (2)", "INSERT INTO t (v) VALUES ('seen')", "COMMIT",
              "INSERT INTO secret1 VALUES (3)")  # fmt: skip
-    run_producer(replace(config, until_caught_up=True), threading.Event())
+    producer(replace(config, until_caught_up=True)).run(threading.Event())
     published = case.published()
     assert [row.structure.table for row in published.all_rows] == ["t"]
     assert all(epoch.ddl is None for epoch in published.epochs)
@@ -317,7 +318,7 @@ def test_progress_is_reported(case: Case) -> None:
     """The last report has the final numbers."""
     reports: list[ProducerProgress] = []
     case.sql("INSERT INTO t (v) VALUES ('a'), ('b')")
-    run_producer(replace(case.config, until_caught_up=True), threading.Event(), reports.append)
+    producer(replace(case.config, until_caught_up=True)).run(threading.Event(), reports.append)
     assert reports[-1].publish.rows == 2
     assert reports[-1].publish.gtid
 

@@ -13,8 +13,8 @@ from confluent_kafka.serialization import MessageField, SerializationContext
 
 from compose.databases import Database
 from compose.kafka import Kafka
-from producer import run
 from schemas.errors import LogError
+from tailrace.assemble import producer as assembled
 from tests.support.applying.applied import consume
 from tests.support.epochs.published import read_topic
 from tests.support.epochs.registry import Registry, running
@@ -106,7 +106,7 @@ def test_rows_arrive_downstream_as_without_a_registry(
 def test_without_its_registry_the_producer_stops_and_loses_nothing(
     upstream: Database, kafka: Kafka, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(run, "_BOUNDED_PATIENCE", 1.0)
+    monkeypatch.setattr(assembled, "_BOUNDED_PATIENCE", 1.0)
     with source_log(upstream, kafka.bootstrap, tmp_path) as log:
         with running() as registry:
             gone = registry.url

@@ -17,13 +17,14 @@ import pytest
 from compose.databases import Database
 from compose.kafka import Kafka
 from producer.epochs.open_epoch import EpochLimits
-from producer.run import ProducerConfig, ProducerProgress, run_producer
+from producer.run import ProducerConfig, ProducerProgress
 from producer.settings import RelaySettings
 from producer.upstream.connect import describe
 from relay_store.layout import directory as layout
 from schemas.access.server_url import ServerUrl
 from schemas.errors import RelayError, UpstreamError
 from schemas.gtid.sets import parse_gtid_set
+from tailrace.assemble.producer import producer
 from tests.support.binlogs.mirroring import purge_upstream
 from tests.support.epochs.producer_case import NO_PURGE
 from tests.support.epochs.published import read_published
@@ -162,7 +163,7 @@ def test_a_failover_is_followed_by_gtid(
     create(first)
     stop, states = threading.Event(), list[ProducerProgress]()
     thread = threading.Thread(
-        target=run_producer, args=(replace(config, source=source(first)), stop, states.append), daemon=True
+        target=producer(replace(config, source=source(first))).run, args=(stop, states.append), daemon=True
     )
     thread.start()
     work(first, 1, 100)
@@ -178,16 +179,16 @@ def test_a_failover_is_followed_by_gtid(
         for _ in range(2):
             stop = threading.Event()
             threading.Timer(1.5, stop.set).start()
-            run_producer(now, stop)
+            producer(now).run(stop)
             second.execute("FLUSH BINARY LOGS")
-    run_producer(replace(now, until_caught_up=True), threading.Event())
+    producer(replace(now, until_caught_up=True)).run(threading.Event())
     folders = layout.read_index(config.relay.dir)
     assert [layout.subdir_serial(name) for name in folders] == [1, 2]
     assert layout.subdir_uuid(folders[1]) == describe(source(second)).server_uuid
     assert_equal(config, second)
     first.start()
     with pytest.raises(UpstreamError, match="TR207"):
-        run_producer(replace(config, source=source(first), until_caught_up=True), threading.Event())
+        producer(replace(config, source=source(first), until_caught_up=True)).run(threading.Event())
 
 
 def test_a_relay_log_made_anew_is_gone_on_with_by_gtid(
@@ -199,23 +200,23 @@ def test_a_relay_log_made_anew_is_gone_on_with_by_gtid(
     ours = replace(config, source=source(first), until_caught_up=True)
     with load(first, 3):
         first.execute("FLUSH BINARY LOGS")
-        run_producer(ours, threading.Event())
+        producer(ours).run(threading.Event())
         shutil.rmtree(config.relay.dir)
-        run_producer(ours, threading.Event())
+        producer(ours).run(threading.Event())
     level(first, second)
     shutil.rmtree(config.relay.dir)
     relay = replace(ours.relay, max_file_size=65_536)
-    run_producer(replace(ours, source=source(second), relay=relay), threading.Event())
+    producer(replace(ours, source=source(second), relay=relay)).run(threading.Event())
     assert_equal(config, second)
     first.execute("FLUSH BINARY LOGS", "INSERT INTO app.t (v) VALUES ('late')", "FLUSH BINARY LOGS")
     shutil.rmtree(config.relay.dir)
     last = describe(source(first)).file
     with pytest.raises(RelayError, match=r"TR308.*relay-binlog-gtid"):
-        run_producer(replace(ours, relay=replace(ours.relay, relay_binlog_name=last)), threading.Event())
+        producer(replace(ours, relay=replace(ours.relay, relay_binlog_name=last))).run(threading.Event())
     shutil.rmtree(config.relay.dir)
     purge_upstream(first, last)
     with pytest.raises(UpstreamError, match=r"TR204: .* no longer has these transactions"):
-        run_producer(ours, threading.Event())
+        producer(ours).run(threading.Event())
 
 
 def test_relay_log_recovery_fetches_again_what_is_not_published(
@@ -226,11 +227,11 @@ def test_relay_log_recovery_fetches_again_what_is_not_published(
     create(upstream)
     relay = replace(config.relay, max_file_size=65_536)
     ours = replace(config, source=source(upstream), until_caught_up=True, relay=relay)
-    run_producer(ours, threading.Event())
+    producer(ours).run(threading.Event())
     work(upstream, 4, 40)
     halfway = str(describe(source(upstream)).executed)
     work(upstream, 5, 40)
-    run_producer(replace(ours, stop_at_gtid=halfway, until_caught_up=False), threading.Event())
+    producer(replace(ours, stop_at_gtid=halfway, until_caught_up=False)).run(threading.Event())
     _mirror_all(upstream, config)
     folder = config.relay.dir / layout.read_index(config.relay.dir)[-1]
     last = folder / layout.binlog_files(folder)[-2]
@@ -238,8 +239,8 @@ def test_relay_log_recovery_fetches_again_what_is_not_published(
     data[-30] ^= 4
     last.write_bytes(data)
     with pytest.raises(RelayError, match="TR304"):
-        run_producer(ours, threading.Event())
-    run_producer(replace(ours, relay=replace(ours.relay, relay_log_recovery=True)), threading.Event())
+        producer(ours).run(threading.Event())
+    producer(replace(ours, relay=replace(ours.relay, relay_log_recovery=True))).run(threading.Event())
     assert_equal(config, upstream)
 
 

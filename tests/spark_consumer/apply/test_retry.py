@@ -15,7 +15,7 @@ from spark_consumer.job import run as job
 from spark_consumer.rows.failures import explain
 from spark_consumer.rules.config import ConsumerConfig
 from spark_consumer.target.server_errors import is_denied, is_lost, is_passing
-from tailrace.assemble import open_sink
+from tailrace.assemble.consumer import consumer
 
 
 class _Clock:
@@ -134,5 +134,5 @@ def test_only_a_run_until_caught_up_does_not_wait_at_its_start(
     monkeypatch.setattr(job, "with_servers_letter_case", away)
     config = ConsumerConfig("nobody:1", "p", ServerUrl("unused"), **bounds)
     with pytest.raises(LogError, match="TR557" if tries == 1 else "TR508"):
-        job.run_consumer(config, lambda: pytest.fail("Spark is not needed yet"), open_sink)
+        consumer(config, lambda: pytest.fail("Spark is not needed yet")).run(threading.Event())
     assert len(asked) == tries

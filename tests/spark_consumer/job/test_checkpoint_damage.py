@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -14,11 +15,10 @@ from schemas.access.server_url import ServerUrl
 from schemas.structure import TableStructure
 from schemas.wire.epoch import TableChanged
 from spark_consumer.job.progress import Counters
-from spark_consumer.job.run import run_consumer
 from spark_consumer.job.spark import start_spark
 from spark_consumer.rules.config import ConsumerConfig
 from tailrace.artifacts.spark import spark_kafka_jars
-from tailrace.assemble import open_sink
+from tailrace.assemble.consumer import consumer
 from tests.support.epochs.fake_topic import FakeTopic, insert, integer
 from tests.support.waiting import wait_until
 
@@ -107,7 +107,7 @@ class Channel:
         self.topic.epoch(insert(self.table, {"id": self.rows}))
         self.rows += 1
         counters = Counters()
-        run_consumer(self.config, lambda: self.spark, open_sink, counters=counters)
+        consumer(self.config, lambda: self.spark, counters).run(threading.Event())
         assert counters.rows == 1
         found = self.downstream.execute(f"SELECT COUNT(*), MAX(id) FROM {NAME}.t")
         assert found == [(self.rows, self.rows - 1)]

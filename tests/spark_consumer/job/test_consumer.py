@@ -24,12 +24,11 @@ from schemas.wire.epoch import TableChanged
 from schemas.wire.log_records import OTHER_VERSION
 from schemas.wire.rows import LEAST_PART, PART
 from spark_consumer.job.progress import Counters
-from spark_consumer.job.run import run_consumer
 from spark_consumer.rules.config import ConsumerConfig
 from spark_consumer.rules.event_filter import EventRule
 from spark_consumer.rules.expressions.filter import ExpressionRule
 from spark_consumer.rules.route import Route
-from tailrace.assemble import open_sink
+from tailrace.assemble.consumer import consumer
 from tests.support.applying.consuming import consume as consume_here
 from tests.support.epochs.fake_topic import FakeTopic, delete, insert, integer, text, update
 from tests.support.names import own_name
@@ -69,7 +68,7 @@ def consume(config: ConsumerConfig, spark: Any) -> Callable[..., Counters]:
 
     def run(**changes: Any) -> Counters:
         counters = Counters()
-        run_consumer(replace(config, **changes), lambda: spark, open_sink, counters=counters)
+        consumer(replace(config, **changes), lambda: spark, counters).run(threading.Event())
         return counters
 
     return run
@@ -350,7 +349,7 @@ def test_a_stopped_run_returns_and_a_fenced_one_says_so(
 
     def endless() -> None:
         try:
-            run_consumer(replace(config, until_caught_up=False), lambda: spark, open_sink, stop, counters)
+            consumer(replace(config, until_caught_up=False), lambda: spark, counters).run(stop)
         except DownstreamError as error:
             failures.append(error.code)
 

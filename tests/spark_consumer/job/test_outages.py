@@ -18,15 +18,15 @@ import pytest
 from compose.databases import Database
 from compose.kafka import Kafka
 from producer import run as producer_run
-from producer.run import ProducerConfig, ProducerProgress, run_producer
+from producer.run import ProducerConfig, ProducerProgress
 from schemas.access.server_url import ServerUrl
 from schemas.errors import DownstreamError
 from schemas.structure import TableStructure
 from schemas.wire.epoch import TableChanged
 from spark_consumer.job.progress import Counters
-from spark_consumer.job.run import run_consumer
 from spark_consumer.rules.config import ConsumerConfig
-from tailrace.assemble import open_sink
+from tailrace.assemble.consumer import consumer
+from tailrace.assemble.producer import producer
 from tests.support.applying.apply_steps import apply_steps, open_applier, prepared
 from tests.support.epochs.fake_topic import FakeTopic, insert, integer, update
 from tests.support.epochs.producer_case import producer_case
@@ -218,7 +218,7 @@ class Endless:
 
     def _run(self) -> None:
         try:
-            run_consumer(self.config, lambda: self.spark, open_sink, self.stop, self.counters)
+            consumer(self.config, lambda: self.spark, self.counters).run(self.stop)
         except BaseException as error:
             self.failures.append(error)
 
@@ -259,7 +259,7 @@ class EndlessProducer:
 
     def _run(self) -> None:
         try:
-            run_producer(self.config, self.stop, self.states.append)
+            producer(self.config).run(self.stop, self.states.append)
         except BaseException as error:
             self.failures.append(error)
 
@@ -396,7 +396,7 @@ def test_the_consumer_outlives_what_it_needs(
         outlives_kafka(running, topic, t, broker)
         leaves_a_batch_that_waits_for_a_lock(running, topic, t, downstream)
         assert downstream.execute(f"SELECT v FROM {name}.t WHERE id = 7") == [(0,)]
-        run_consumer(replace(config, until_caught_up=True), lambda: spark, open_sink)
+        consumer(replace(config, until_caught_up=True), lambda: spark).run(threading.Event())
     assert downstream.execute(f"SELECT COUNT(*), SUM(v) FROM {name}.t") == [(105, 1)]
     audited = downstream.execute(
         f"SELECT SUM(inserts), SUM(updates), COUNT(DISTINCT first_epoch) - COUNT(*), MAX(last_epoch)"

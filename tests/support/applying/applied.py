@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
+import threading
 from pathlib import Path
 
 from compose.databases import Database
 from schemas.access.server_url import ServerUrl
-from spark_consumer.job.run import run_consumer
 from spark_consumer.job.spark import start_spark
 from spark_consumer.rules.config import ConsumerConfig
 from tailrace.artifacts.spark import spark_kafka_jars
-from tailrace.assemble import open_sink
+from tailrace.assemble.consumer import consumer
 from tests.support.epochs.source_log import SourceLog
 
 
@@ -27,6 +27,6 @@ def consume(log: SourceLog, downstream: Database, folder: Path) -> None:
     )
     spark = start_spark(config)
     try:
-        run_consumer(config, lambda: spark, open_sink)
+        consumer(config, lambda: spark).run(threading.Event())
     finally:
         spark.stop()

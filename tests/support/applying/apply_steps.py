@@ -16,20 +16,22 @@ from schemas.errors import Where
 from schemas.structure import TableStructure
 from schemas.wire.avro_schema import KEY_CHANGE, row_schema
 from schemas.wire.epoch import SchemaChanged, StructureVersion, TableChanged, TableTouched
-from spark_consumer.apply.applier import Applier
+from spark_consumer.apply.applier import Applier, read_state
 from spark_consumer.apply.ddl.run import LoggedTables
-from spark_consumer.apply.open import open_applier as open_applier_of
 from spark_consumer.apply.prepared import PreparedRows, Writes, sort_results
 from spark_consumer.apply.tables import channel_tables, position_store
+from spark_consumer.epochs.log_reader import LogReader
 from spark_consumer.epochs.position import BEFORE_ALL, ChannelStart
 from spark_consumer.epochs.slices import LoggedEpoch, Slice
 from spark_consumer.plan.plan import Mode, TablePlan, plan_slice, targets_of
 from spark_consumer.plan.statements import Limits, Statement
 from spark_consumer.rows.render import render
-from spark_consumer.rows.slice_rows import RangeRows
+from spark_consumer.rows.slice_rows import RangeRows, SliceRows
 from spark_consumer.rules.config import ConsumerConfig
+from spark_consumer.sinks.server import ServerSink
 from spark_consumer.target.session import connect
 from spark_consumer.target.tables import TargetCatalog
+from tailrace.assemble.sink import server_sink
 from tests.support.epochs.fake_topic import Change, halves, integer, row_key, row_value
 from tests.support.epochs.records import epoch_record
 
@@ -48,13 +50,22 @@ def open_channel(
     url: str, channel: str, versions: Versions | None = None, **rules: Any
 ) -> tuple[Applier, ConsumerConfig]:
     """Open the applier with the channel's configuration."""
+    sink, config = open_channel_sink(url, channel, None, versions, **rules)
+    return sink._applier, config
+
+
+def open_channel_sink(
+    url: str, channel: str, rows: SliceRows | None = None, versions: Versions | None = None, **rules: Any
+) -> tuple[ServerSink, ConsumerConfig]:
+    """Open the channel's sink with its configuration."""
     config = ConsumerConfig("", "p", ServerUrl.parse(url), channel=channel, checkpoint_dir=Path(), **rules)
     session = connect(config.target)
     channel_tables.install(session)
     if position_store.read(session, config.key) is None:
         position_store.create(session, config.key, ChannelStart(BEFORE_ALL, None, "earliest"))
     position = position_store.take_over(session, config.key)
-    return open_applier_of(config, session, position, LoggedTables(lambda epoch: set(), versions)), config
+    logged, state = LoggedTables(lambda epoch: set(), versions), read_state(session, config.key, position)
+    return server_sink(LogReader(config), logged, rows, None, config, session, state), config
 
 
 def prepared(epoch: int, step: dict[str, Any]) -> PreparedRows:

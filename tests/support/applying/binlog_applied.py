@@ -12,11 +12,10 @@ from producer.epochs.open_epoch import OpenEpoch, Records
 from schemas.structure import TableStructure
 from schemas.tables import TableFilter
 from schemas.wire.epoch import EpochCommitted, TableChanged
-from spark_consumer.epochs.log_reader import LogReader
 from spark_consumer.epochs.slices import LoggedEpoch, Slice
 from spark_consumer.sinks.server import ServerSink
 from tailrace.recover.applied_log import RecordRows
-from tests.support.applying.apply_steps import open_channel
+from tests.support.applying.apply_steps import open_channel_sink
 from tests.support.binlogs.decoder import NOW, new_decoder, run
 from tests.support.epochs.records import epoch_record
 from tests.support.processes.child import in_child
@@ -104,9 +103,8 @@ class Channel:
 
     def apply(self, epochs: Sequence[Epoch]) -> ServerSink:
         """Apply the epochs after the channel's position."""
-        applier, config = open_channel(self._url, self._name, **self._options)
         rows = RecordRows()
-        sink = ServerSink(config, applier, LogReader(config), rows)
+        sink, _ = open_channel_sink(self._url, self._name, rows, **self._options)
         structures: dict[str, TableStructure] = {}
         for number, (record, rows.records) in enumerate(epochs):
             structures |= {v.fingerprint: TableStructure.from_json(v.structure) for v in record.structures}

@@ -29,7 +29,7 @@ from spark_consumer.rows.reader import ArrowFunction, SliceReader
 from spark_consumer.rows.results import SCHEMA
 from spark_consumer.rules.config import ConsumerConfig
 from spark_consumer.sinks.sink import Sink
-from tailrace.assemble import open_sink
+from tailrace.assemble.sink import open_sink
 from tailrace.config.channels import server_channel
 from tailrace.config.file import load
 

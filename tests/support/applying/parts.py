@@ -23,7 +23,7 @@ from spark_consumer.plan.counters import RowCounts
 from spark_consumer.rows.results import Result
 from spark_consumer.rows.slice_rows import RangeRows, SliceRows, Work
 from spark_consumer.rules.config import ConsumerConfig
-from tailrace.assemble import open_sink
+from tailrace.assemble.sink import open_sink
 from tests.support.applying.consuming import worker_threads
 from tests.support.epochs.fake_topic import Change, halves, row_key, row_value
 from tests.support.epochs.records import epoch_record, version_record

@@ -15,10 +15,11 @@ from typing import Any
 
 from compose.databases import Database
 from producer.epochs.open_epoch import EpochLimits
-from producer.run import ProducerConfig, run_producer
+from producer.run import ProducerConfig
 from producer.settings import RelaySettings
 from relay_store.purge.purge import PurgeRules
 from schemas.access.server_url import ServerUrl
+from tailrace.assemble.producer import producer
 from tests.support.epochs.published import Published, read_published
 from tests.support.paths import PROGRAMS
 
@@ -45,7 +46,7 @@ class Case:
     def catch_up(self, **changes: Any) -> None:
         """Run the producer in this process until everything is published."""
         changes = {"until_caught_up": True} | changes
-        run_producer(replace(self.config, **changes), threading.Event())
+        producer(replace(self.config, **changes)).run(threading.Event())
 
     def published(self) -> Published:
         """Return the log as a consumer reads it."""

@@ -12,10 +12,11 @@ from pathlib import Path
 from typing import Any
 
 from compose.databases import Database
-from producer.run import ProducerConfig, run_producer
+from producer.run import ProducerConfig
 from producer.settings import RelaySettings
 from schemas.access.server_url import ServerUrl
 from schemas.wire.epoch import EpochCommitted
+from tailrace.assemble.producer import producer
 from tailrace.reader import EpochReader, Row
 from tests.support.epochs.producer_case import NO_PURGE, SMALL_EPOCHS
 
@@ -39,7 +40,7 @@ class SourceLog:
 
     def publish(self, **changes: Any) -> None:
         """Run the producer until everything is published."""
-        run_producer(replace(self.config, until_caught_up=True, **changes), threading.Event())
+        producer(replace(self.config, until_caught_up=True, **changes)).run(threading.Event())
 
     def epochs(self, start: str = "earliest") -> list[tuple[EpochCommitted, list[Row]]]:
         """Return the epochs as the reader library reads them."""

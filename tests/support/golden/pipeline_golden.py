@@ -25,7 +25,7 @@ from spark_consumer.rows.slice_rows import RangeRows
 from spark_consumer.rules.config import ConsumerConfig
 from spark_consumer.rules.rules import Rules
 from spark_consumer.target.table import TargetTable
-from tailrace import assemble
+from tailrace.assemble.settings import consumer_config
 from tailrace.config.file import load
 from tests.support.applying.targets import as_it_is, unique
 from tests.support.applying.targets import column as target_column
@@ -64,7 +64,7 @@ class Case:
         """Run a case, and return the statements in the form of the golden files."""
         path = folder / "tailrace.toml"
         path.write_text(_UPSTREAM + self.rules)
-        config = assemble.consumer_config(load(path))
+        config = consumer_config(load(path))
         rules = config.rules
         lines: list[str] = []
         changes: list[Change] = []

@@ -17,12 +17,13 @@ def main() -> int:
     signal.signal(signal.SIGTERM, lambda *_: stop.set())
     # Imported here, since on a busy machine this takes longer than a test waits before it stops the process.
     from producer.epochs.open_epoch import EpochLimits
-    from producer.run import ProducerConfig, run_producer
+    from producer.run import ProducerConfig
     from producer.settings import RelaySettings
     from relay_store.purge.purge import PurgeRules
     from schemas.access.kafka_security import KafkaSecurity
     from schemas.access.server_url import ServerUrl
     from schemas.errors import TailraceError
+    from tailrace.assemble.producer import producer
 
     values = json.loads(sys.argv[1])
     values["source"] = ServerUrl.parse(values["source"])
@@ -32,7 +33,7 @@ def main() -> int:
     values["purge"] = PurgeRules(**values["purge"])
     values["kafka_security"] = KafkaSecurity(**values["kafka_security"])
     try:
-        run_producer(ProducerConfig(**values), stop)
+        producer(ProducerConfig(**values)).run(stop)
     except TailraceError as error:
         print(error.code, flush=True)
         return 3

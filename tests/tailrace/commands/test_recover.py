@@ -33,7 +33,7 @@ from spark_consumer.epochs.log_reader import LogReader
 from spark_consumer.epochs.position import BEFORE_ALL, ChannelStart
 from spark_consumer.rules.config import ConsumerConfig
 from spark_consumer.target.session import closing, connect
-from tailrace.assemble import open_sink
+from tailrace.assemble.sink import open_sink
 from tailrace.config.channels import server_channel
 from tailrace.config.file import load
 from tests.support.applying.consuming import consume

@@ -18,12 +18,12 @@ from typer.testing import CliRunner
 from compose.databases import Database
 from compose.kafka import Kafka
 from producer.kafka.epoch_log import EpochLog
-from producer.run import run_producer
 from producer.settings import RelaySettings
 from schemas.access.server_url import ServerUrl
 from schemas.errors import DownstreamError, LogError, RelayError, TailraceError, UpstreamError
 from spark_consumer.job.rewind import open_rewind
 from spark_consumer.rules.config import ConsumerConfig
+from tailrace.assemble.producer import producer
 from tailrace.channels.relay_marks import ChannelMark
 from tailrace.commands.app import app
 from tests.support.applying.consuming import consume
@@ -166,9 +166,9 @@ def test_another_log_under_the_same_prefix_is_seen_before_a_token_is_taken(
     elsewhere = replace(
         log.config, relay=RelaySettings(dir=tmp_path / "elsewhere"), start="current", until_caught_up=True
     )
-    run_producer(elsewhere, threading.Event())
+    producer(elsewhere).run(threading.Event())
     log.sql("INSERT INTO t VALUES (6)")
-    run_producer(elsewhere, threading.Event())
+    producer(elsewhere).run(threading.Event())
 
     def refused(work: Any) -> str:
         with pytest.raises(TailraceError) as caught:
@@ -219,10 +219,10 @@ def test_a_producer_of_another_history_does_not_fence_the_one_that_runs(
         server_id=901,
     )
     with pytest.raises(UpstreamError, match="TR207"):
-        run_producer(wrong, threading.Event())
+        producer(wrong).run(threading.Event())
     for partitions in (1, 8):
         with pytest.raises(LogError, match="TR509"):
-            run_producer(replace(config, partitions=partitions), threading.Event())
+            producer(replace(config, partitions=partitions)).run(threading.Event())
     assert last is not None
     running.begin()
     # Nobody has taken over: the transaction commits.

@@ -1,14 +1,13 @@
-"""The composition root: makes the settings of the two processes from the configuration, and chooses the sink.
+"""Makes the settings of the two processes from the configuration.
 
-Only commands import it, so that every other part gets its settings as arguments. Functions that read single values
-from the configuration are in ``tailrace/config/``.
+Functions that read single values from the configuration are in ``tailrace/config/``.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import structlog
 
@@ -30,10 +29,7 @@ from tailrace.config.positions import check_gtid_set
 
 if TYPE_CHECKING:
     from producer.run import ProducerConfig
-    from spark_consumer.apply.workers.pool import WorkerPool
-    from spark_consumer.epochs.log_reader import LogReader
     from spark_consumer.rules.config import ConsumerConfig
-    from spark_consumer.sinks.sink import Sink
 
 
 def relay_readers(config: Config) -> tuple[str, ...]:
@@ -128,13 +124,3 @@ def consumer_config(
         jars=spark_jars(),
         class_archive=class_archive(),
     )
-
-
-def open_sink(config: ConsumerConfig, log: LogReader, worker_pool: WorkerPool | None = None) -> Sink[Any]:
-    """Take over a channel on its server or in its folder as its only writer. Raises TailraceError."""
-    from spark_consumer.sinks.parquet.sink import open_files
-    from spark_consumer.sinks.server import open_server
-
-    if config.files is not None:
-        return open_files(config, config.files, log)
-    return open_server(config, log, worker_pool)

@@ -1,0 +1,59 @@
+"""Constructs the consumer: the epoch log, its sink, and the queries between them."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from typing import Any
+
+from pyspark.sql import SparkSession
+
+from spark_consumer.apply.workers.spark_pool import executors
+from spark_consumer.epochs.epoch_transactions import TransactionReader
+from spark_consumer.epochs.fetch import TopicReader
+from spark_consumer.epochs.log_reader import LogReader
+from spark_consumer.epochs.stop_condition import StopCondition
+from spark_consumer.job.batches import BatchRunner
+from spark_consumer.job.checkpoint import Checkpoint, CheckpointOwner
+from spark_consumer.job.progress import Counters
+from spark_consumer.job.run import Consumer, Queries
+from spark_consumer.rows.reader import SliceReader, on_executors
+from spark_consumer.rules.config import ConsumerConfig
+from spark_consumer.sinks.sink import Sink
+from tailrace.assemble.sink import open_sink
+
+
+def consumer(
+    config: ConsumerConfig,
+    spark: Callable[[], SparkSession],
+    counters: Counters | None = None,
+    check: Callable[[], None] = lambda: None,
+) -> Consumer:
+    """Return the consumer of a channel.
+
+    Args:
+        spark: called for the session when it is needed; see ``running_spark``.
+        counters: updated during the run.
+        check: called before the channel is taken over. Raises TailraceError if it must not be.
+    """
+    log, counters = LogReader(config), counters or Counters()
+
+    def open_checked(config: ConsumerConfig) -> Sink[Any]:
+        check()
+        return open_sink(config, log, executors(spark))
+
+    def queries(
+        config: ConsumerConfig, sink: Sink[Any], condition: StopCondition, stop: threading.Event
+    ) -> Queries:
+        position, session = sink.position, spark()
+        group = f"tailrace-{config.prefix}-{config.channel}-{position.fencing_token}"
+        source = TopicReader(
+            config.bootstrap_servers, config.rows_topic, group, config.kafka_security, config.retry_time
+        )
+        rows = SliceReader(on_executors(session), source, log)
+        runner = BatchRunner(config, sink, log, TransactionReader(config, log), condition, stop, counters)
+        owner = CheckpointOwner(config.channel, config.prefix, position.ledger_uuid)
+        checkpoint = Checkpoint(config.channel_dir, owner)
+        return Queries(config, session, sink, log, rows, runner, checkpoint, condition, stop)
+
+    return Consumer(config, log, open_checked, queries, counters)
