@@ -1,4 +1,4 @@
-"""Positions as values: a position in the epoch log, the start of a channel, and the position of a channel.
+"""Positions as values: one in the epoch log, one that an option names, a channel's start, and its present position.
 
 ``apply/tables/position_store.py`` keeps a channel's position on the downstream.
 """
@@ -6,10 +6,13 @@
 from __future__ import annotations
 
 import json
+import re
 import uuid
 import zlib
 from dataclasses import asdict, dataclass, replace
+from datetime import datetime
 
+from schemas.errors import ConfigError
 from schemas.gtid.sets import GtidSet, MariadbGtidSet, MysqlGtidSet, flavor_of, parse_gtid_set
 from schemas.wire.epoch import ORIGIN, EpochCommitted, PreparedTransaction
 
@@ -65,6 +68,45 @@ class LogPosition:
 
 
 BEFORE_ALL = LogPosition(-1, -1, "")
+
+
+@dataclass(frozen=True)
+class NamedPosition:
+    """A position in the epoch log as an option names it: by one of these, or without any by a word.
+
+    Attributes:
+        time: seconds since 1970.
+    """
+
+    epoch: int | None = None
+    gtids: str | None = None
+    time: float | None = None
+
+    @classmethod
+    def parse(cls, text: str, word: str) -> NamedPosition:
+        """Parse ``epoch:N``, ``gtid:SET``, ``time:RFC3339`` or the option's own word. Raises ConfigError TR560."""
+        kind, _, value = text.partition(":")
+        if text == word:
+            return cls()
+        if kind == "epoch" and re.fullmatch(r"[0-9]{1,18}", value):
+            return cls(epoch=int(value))
+        if kind == "gtid" and value.strip():
+            return cls(gtids=value)
+        if kind == "time":
+            return cls(time=_seconds(value))
+        hint = f"{word}, epoch:N, gtid:SET or time:2026-01-31T12:00:00Z"
+        raise ConfigError("TR560", f"{text} is not a valid log position", hint=hint)
+
+
+def _seconds(text: str) -> float:
+    try:
+        found = datetime.fromisoformat(text)
+        if found.tzinfo is None:
+            raise ValueError("it has no time zone; Z at its end is UTC")
+        return found.timestamp()
+    except (ValueError, OverflowError) as error:
+        hint = "such as time:2026-01-31T12:00:00Z"
+        raise ConfigError("TR560", f"time:{text}: {error}", hint=hint) from error
 
 
 @dataclass(frozen=True)

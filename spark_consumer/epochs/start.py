@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import re
 import time
 from collections.abc import Callable, Sequence
-from datetime import datetime
 
 import structlog
 
@@ -19,13 +17,19 @@ from spark_consumer.epochs.epoch_transactions import (
     position_before_time,
 )
 from spark_consumer.epochs.log_reader import LogReader
-from spark_consumer.epochs.position import ChannelStart, LogPosition, Position, end_of_epoch, parse_like
+from spark_consumer.epochs.position import (
+    ChannelStart,
+    LogPosition,
+    NamedPosition,
+    Position,
+    end_of_epoch,
+    parse_like,
+)
 from spark_consumer.epochs.slices import LoggedEpoch
 from spark_consumer.rules.channel import ChannelKey
 from spark_consumer.rules.config import ConsumerConfig
 
 _log = structlog.get_logger()
-_NUMBER = re.compile(r"[0-9]{1,18}")
 #: the transactions of an epoch, in upstream order; see ``spark_consumer.epochs.epoch_transactions``
 TransactionsOf = Callable[[LoggedEpoch], Sequence[Transaction]]
 
@@ -59,20 +63,14 @@ def first_position(start: str, log: LogReader, transactions_of: TransactionsOf) 
     Raises ConfigError for an invalid ``start``, LogError if the log does not have the position: TR555, not any more;
     TR566, not yet.
     """
-    kind, _, value = start.partition(":")
-    if start == "earliest":
-        return LogPosition(-1, -1, first_epoch(log).record.executed_gtids)
-    if kind == "epoch" and _NUMBER.fullmatch(value):
-        return _before_epoch(int(value), log)
-    if kind == "gtid" and value:
-        return _from_gtids(value, log, transactions_of)
-    if kind == "time" and value:
-        return _at_time(moment(value), log, transactions_of)
-    raise ConfigError(
-        "TR560",
-        f"{start} is not a valid log position",
-        hint="earliest, epoch:N, gtid:SET or time:2026-01-31T12:00:00Z",
-    )
+    named = NamedPosition.parse(start, "earliest")
+    if named.epoch is not None:
+        return _before_epoch(named.epoch, log)
+    if named.gtids is not None:
+        return _from_gtids(named.gtids, log, transactions_of)
+    if named.time is not None:
+        return _at_time(named.time, log, transactions_of)
+    return LogPosition(-1, -1, first_epoch(log).record.executed_gtids)
 
 
 def first_epoch(log: LogReader) -> LoggedEpoch:
@@ -105,22 +103,16 @@ def last_position(until: str, log: LogReader, transactions_of: TransactionsOf) -
 
     Raises ConfigError for an invalid ``until``, LogError if the log does not have the position.
     """
-    kind, _, value = until.partition(":")
-    if until == "now":
-        return _at(log.last_epoch() or first_kept(log))
-    if kind == "epoch" and _NUMBER.fullmatch(value):
-        return _behind_epoch(int(value), log)
-    if kind == "gtid" and value:
-        return _until_gtids(value, log, transactions_of)
-    if kind == "time" and value:
-        if moment(value) > time.time():
+    named = NamedPosition.parse(until, "now")
+    if named.epoch is not None:
+        return _behind_epoch(named.epoch, log)
+    if named.gtids is not None:
+        return _until_gtids(named.gtids, log, transactions_of)
+    if named.time is not None:
+        if named.time > time.time():
             raise _not_yet("that time is in the future", "now")
-        return _at_time(moment(value), log, transactions_of)
-    raise ConfigError(
-        "TR560",
-        f"--until {until} is not a valid log position",
-        hint="now, epoch:N, gtid:SET or time:2026-01-31T12:00:00Z",
-    )
+        return _at_time(named.time, log, transactions_of)
+    return _at(log.last_epoch() or first_kept(log))
 
 
 def check_log(channel: ChannelKey, position: Position, last: LoggedEpoch | None) -> None:
@@ -256,20 +248,6 @@ def _at_time(wanted: float, log: LogReader, transactions_of: TransactionsOf) -> 
     if before is None or not is_earlier_known:
         raise not_kept(first_kept(log).record, "it may start after this time")
     return _at(before)
-
-
-def moment(text: str) -> float:
-    """Return a time with a time zone in seconds since 1970. Raises ConfigError."""
-    try:
-        found = datetime.fromisoformat(text)
-        seconds = found.timestamp()
-    except (ValueError, OverflowError) as error:
-        raise ConfigError(
-            "TR560", f"time:{text}: {error}", hint="such as time:2026-01-31T12:00:00Z"
-        ) from error
-    if found.tzinfo is None:
-        raise ConfigError("TR560", f"time:{text} has no time zone", hint=f"time:{text}Z is UTC")
-    return seconds
 
 
 def _at(logged: LoggedEpoch) -> LogPosition:

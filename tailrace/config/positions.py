@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import re
-from datetime import datetime
+from contextlib import suppress
 
 from schemas.errors import ConfigError
 from schemas.gtid.sets import flavor_of, parse_gtid_set
+from spark_consumer.epochs.position import NamedPosition
 
 
 def check_position(text: str, option: str, word: str = "earliest") -> str:
@@ -16,13 +16,10 @@ def check_position(text: str, option: str, word: str = "earliest") -> str:
         option: the text's command-line option.
         word: the word that stands for a position with this option.
     """
-    kind, _, value = text.partition(":")
-    if text == word or (kind == "epoch" and re.fullmatch(r"[0-9]{1,18}", value)):
-        return text
-    if kind == "gtid" and value.strip() and all(_is_set(part) for part in value.split(",")):
-        return text
-    if kind == "time" and _is_moment(value):
-        return text
+    with suppress(ConfigError):
+        gtids = NamedPosition.parse(text, word).gtids
+        if gtids is None or all(map(_is_set, gtids.split(","))):
+            return text
     hint = f"allowed: {word}, epoch:42, gtid:SET, time:2026-01-31T12:00:00Z (with a time zone)"
     raise ConfigError("TR110", f"{option} {text!r} is not a position in the log", hint=hint)
 
@@ -44,12 +41,3 @@ def _is_set(text: str) -> bool:
     except ValueError:
         return False
     return True
-
-
-def _is_moment(text: str) -> bool:
-    try:
-        moment = datetime.fromisoformat(text)
-        moment.timestamp()
-    except (ValueError, OverflowError):
-        return False
-    return moment.tzinfo is not None
