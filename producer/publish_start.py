@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -64,15 +63,10 @@ def find_start(
     Raises:
         RelayError: the relay log does not contain the position.
     """
-    find = (
-        _start_of_new_log(root, flavor)
-        if last is None
-        else _start_after_epoch(root, flavor, last, with_prepared=mark is not None)
-    )
     while not stop.is_set():
         if tail is None or tail.position is not None:
             with files_locked(root):
-                found = find()
+                found = _find(root, flavor, last, with_prepared=mark is not None)
                 if found is not None and mark is not None:
                     mark.begin(found.needed)
             if found is not None or tail is None:
@@ -81,33 +75,28 @@ def find_start(
     return None
 
 
-def _start_of_new_log(root: Path, flavor: Flavor) -> Callable[[], PublishStart | None]:
-    def find() -> PublishStart | None:
-        found = initial_position(root, flavor)
-        if found is None:
+def _find(
+    root: Path, flavor: Flavor, last: EpochCommitted | None, *, with_prepared: bool
+) -> PublishStart | None:
+    """Return the start; None while the relay log has not reached it."""
+    if last is None:
+        first = initial_position(root, flavor)
+        if first is None:
             return None
-        return PublishStart(found.position, found.position, found.executed, found.log_begins)
-
-    return find
-
-
-def _start_after_epoch(
-    root: Path, flavor: Flavor, last: EpochCommitted, *, with_prepared: bool
-) -> Callable[[], PublishStart | None]:
+        return PublishStart(first.position, first.position, first.executed, first.log_begins)
     executed = parse_gtid_set(last.executed_gtids, flavor)
-    has_gtids = last.last_gtid is not None or not last.transactions
-
-    def find() -> PublishStart | None:
-        published_to = last.relay_dir, last.source_file, last.source_pos
-        position = resume_position(root, *published_to, executed, by_gtids=has_gtids)
-        if position is None:
-            return None
-        needed = position
-        if with_prepared:
-            needed = min(position, needed_from(last), key=lambda needed: needed.order)
-        return PublishStart(position, needed, executed)
-
-    return find
+    position = resume_position(
+        root,
+        last.relay_dir,
+        last.source_file,
+        last.source_pos,
+        executed,
+        by_gtids=last.last_gtid is not None or not last.transactions,
+    )
+    if position is None:
+        return None
+    needed = min(position, needed_from(last), key=lambda at: at.order) if with_prepared else position
+    return PublishStart(position, needed, executed)
 
 
 def duplicates_after(root: Path, executed: GtidSet, position: RelayPosition) -> DuplicateFilter:

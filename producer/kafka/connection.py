@@ -34,6 +34,7 @@ _AWAY = {
     KafkaError._WAIT_COORD,
     KafkaError._MSG_TIMED_OUT,
 }
+_AWAY_HINT = "check kafka.bootstrap-servers and the brokers' logs; starting again goes on where it stopped"
 _TOO_LARGE = {KafkaError.MSG_SIZE_TOO_LARGE, KafkaError.RECORD_LIST_TOO_LARGE}
 
 
@@ -66,7 +67,7 @@ def log_error(error: KafkaException, doing: str) -> LogError:
     return LogError(
         "TR501",
         f"{doing}: {cause.str()}",
-        hint="check kafka.bootstrap-servers and the brokers' logs; starting again goes on where it stopped",
+        hint=_AWAY_HINT,
         retryable=cause.retriable() or cause.code() in _AWAY,
         another_start=True,
     )
@@ -122,6 +123,6 @@ class KafkaConnection:
             raise LogError(
                 "TR501",
                 f"{doing}: Kafka has not answered for {self._patience:.0f} s",
-                hint="check kafka.bootstrap-servers and the brokers' logs; starting again goes on where it stopped",
+                hint=_AWAY_HINT,
                 retryable=True,
             )
