@@ -56,7 +56,7 @@ from spark_consumer.plan.counters import NOTHING_COUNTED, Applied
 from spark_consumer.rules.channel import ChannelKey
 from spark_consumer.rules.config import ConsumerConfig
 from spark_consumer.target.session import Session, transaction
-from spark_consumer.target.tables import TableAltered, hold
+from spark_consumer.target.tables import TableAltered, lock_table
 
 _PLANS = 5
 _log = structlog.get_logger()
@@ -265,7 +265,7 @@ class Applier:
         """Step 5, for rows that no worker has written."""
         session, where = self.session, made.slice_.where
         for name, table in made.tables.items():
-            hold(session, name, table.definition)
+            lock_table(session, name, table.definition)
         self._side_writes.check_tables(session, made.tables, where)
         write(session, made.writes, where)
         if any(one.steps for one in made.nontransactional):
@@ -279,7 +279,9 @@ class Applier:
             # Check that we still own the channel's row; with the lock held, another consumer has to wait.
             self.session.rows("SELECT 1")
             self._unfinished |= {one.name for one in steps}
-            nontransactional.write_steps(other, self._channel, steps, slice_.behind(before), slice_.where)
+            nontransactional.write_steps(
+                other, self._channel, steps, slice_.position_after(before), slice_.where
+            )
         reached("nontransactional.after_all")
 
     def _advance_marks(
@@ -289,19 +291,21 @@ class Applier:
         steps = made.nontransactional if isinstance(made, PreparedRows) else ()
         if not (steps or self._unfinished):
             return frozenset()
-        return nontransactional.advance_marks(self.session, self._channel, steps, made.slice_.behind(before))
+        return nontransactional.advance_marks(
+            self.session, self._channel, steps, made.slice_.position_after(before)
+        )
 
     def _move(
         self, made: PreparedRows | PreparedParts, before: Position, number: int, ddl: DdlWork | None
     ) -> None:
         """Step 6: move the position, and write the workers' rows, the audit row and the counters."""
         session, slice_, translated = self.session, made.slice_, ddl and ddl.progress.translated
-        after = replace(slice_.behind(before), ledger_seq=number, ddl_intent=None)
+        after = replace(slice_.position_after(before), ledger_seq=number, ddl_intent=None)
         repeated = before.repeat_until
         if repeated is not None and after.order >= repeated.order:
             after = replace(after, rewound_from=None)
         position_store.move(session, self._channel, after)
-        records = slice_.audited(number)
+        records = slice_.audit_epochs(number)
         # A heartbeat only moves the position and gets no audit row.
         if any(record.transactions or record.rows or record.ddl for record in records):
             # The epoch's number is used only if the batch applies the complete epoch for the first time.
@@ -336,13 +340,13 @@ class Applier:
     def _run_parts(self, prepared: PreparedParts, before: Position) -> None:
         """Run the workers, and wait until all parts are applied."""
         assert self._worker_pool is not None
-        order = PartContext.of(self._config, self.token, self._ledger, before, prepared)
-        run_all(self.session, self._worker_pool, order, prepared.parts, lambda: self._renewed(order))
+        context = PartContext.of(self._config, self.token, self._ledger, before, prepared)
+        run_all(self.session, self._worker_pool, context, prepared.parts, lambda: self._renewed(context))
         reached("worker.after_parts")
 
-    def _renewed(self, order: PartContext) -> PartContext:
+    def _renewed(self, context: PartContext) -> PartContext:
         self._renew_token()
-        return replace(order, token=self.token)
+        return replace(context, token=self.token)
 
     def _renew_token(self) -> None:
         self.token = position_store.renew_token(self.session, self._channel, self.token)

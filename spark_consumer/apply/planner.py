@@ -97,7 +97,7 @@ class Planner:
         plan = replace(plan, window=slice_.window)
         if row_by_row:
             return plan.row_by_row()
-        # Repeated slices, parts of an epoch, and rows of a DDL are applied in one transaction.
+        # RepeatableStatement slices, parts of an epoch, and rows of a DDL are applied in one transaction.
         if not self._in_parts or is_repeat or slice_.window is not None or slice_.ddl is not None:
             return plan
         foreign = self._foreign.load(session, names)

@@ -12,7 +12,7 @@ import structlog
 
 from schemas.errors import DownstreamError, EventId
 from schemas.tables import QualifiedName
-from spark_consumer.apply.repeatable import repeated_statement
+from spark_consumer.apply.repeatable import repeatable_statement
 from spark_consumer.apply.tables.error_log import Directive
 from spark_consumer.apply.tables.nontransactional_info import RowPosition, TableMark
 from spark_consumer.apply.tables.worker_info import UnfinishedPart
@@ -21,7 +21,13 @@ from spark_consumer.plan.counters import NOTHING_COUNTED, RowCounts
 from spark_consumer.plan.plan import SlicePlan, TablePlan
 from spark_consumer.plan.refusal import Event, cut_values
 from spark_consumer.plan.statements import Statement
-from spark_consumer.rows.ordered import OrderedRow, OrderedStatement, one_by_one, repeated, statements
+from spark_consumer.rows.ordered import (
+    OrderedRow,
+    OrderedStatement,
+    idempotent_statement,
+    one_by_one,
+    statements,
+)
 from spark_consumer.rows.results import Deletes, Inserts, OrderedChange, Result, TracedRow, UnwrittenCounts
 from spark_consumer.rows.slice_rows import verify
 from spark_consumer.target.session import Flavor
@@ -270,7 +276,7 @@ def steps_of(
         places[name].append(RowPosition(*place, number))
     for row, second, one in one_by_one(rows):
         alone = row.table.alone or second is not None
-        step = Step(indexes[one.event], one, repeated(row, second, one), row.match or b"", alone)
+        step = Step(indexes[one.event], one, idempotent_statement(row, second, one), row.match or b"", alone)
         steps[row.table.target_name].append(step)
     return tuple(found.values())
 
@@ -363,7 +369,7 @@ def _replace_statement(
 ) -> list[OrderedStatement]:
     instead = chosen.statements
     if chosen.used and is_repeat:
-        instead = tuple(repeated_statement(chosen, sql, flavor).sql for sql in instead)
+        instead = tuple(repeatable_statement(chosen, sql, flavor).sql for sql in instead)
     _log.warning("event_directed", which=str(chosen.event), statements=instead)
     plain = replace(made, fallbacks=(), cascade_from=None, clear_first=None, is_operators=True)
     return [replace(plain, sql=sql.encode()) for sql in instead]

@@ -13,8 +13,8 @@ from schemas.ddl.lexer import NO_BACKSLASH_ESCAPES
 from schemas.errors import DownstreamError, Where
 from schemas.tables import QualifiedName
 from spark_consumer.apply.tables.error_log import Directive
-from spark_consumer.plan.plan import Mode, SlicePlan, TablePlan
-from spark_consumer.plan.replacement import Repeated, repeated
+from spark_consumer.plan.plan import ApplyMode, SlicePlan, TablePlan
+from spark_consumer.plan.replacement import RepeatableStatement, read_repeatable
 from spark_consumer.rules.rules import Rules
 from spark_consumer.target.row_locator import RowMatch
 from spark_consumer.target.session import Flavor, Session
@@ -27,8 +27,8 @@ REPLAY_HINT = "to see any position, replay into an empty schema with another cha
 def check_tables(plan: SlicePlan, targets: Mapping[QualifiedName, TargetTable | None], rules: Rules) -> None:
     """Raise DownstreamError TR577 for a table whose changes cannot be repeated in the way in which they are planned."""
     for table in plan.tables:
-        whole = table.structure.is_full or table.mode is Mode.SKIP
-        if table.mode is Mode.ORDERED or not whole:
+        whole = table.structure.is_full or table.mode is ApplyMode.SKIP
+        if table.mode is ApplyMode.ORDERED or not whole:
             raise DownstreamError(
                 "TR577",
                 f"its changes cannot be repeated: {_reason(table, targets[table.target_name], rules)}",
@@ -57,9 +57,9 @@ def _reason(table: TablePlan, target: TargetTable | None, rules: Rules) -> str:
     return "its downstream table is shared with a table whose changes cannot be repeated"
 
 
-def repeated_statement(decision: Directive, statement: str, flavor: Flavor) -> Repeated:
+def repeatable_statement(decision: Directive, statement: str, flavor: Flavor) -> RepeatableStatement:
     """Return a statement of a decision in the form for a repetition. Raises DownstreamError TR578."""
-    if (found := repeated(statement, flavor)) is None:
+    if (found := read_repeatable(statement, flavor)) is None:
         known = "UPDATE … SET column = constant WHERE …, DELETE … WHERE …, INSERT or REPLACE of constants"
         raise _not_repeatable(decision, statement, f"only these can: {known}")
     return found
@@ -69,7 +69,7 @@ def check_decisions(session: Session, decisions: Iterable[Directive]) -> None:
     """Raise DownstreamError TR578 for a row's replacement whose result could differ when it runs again."""
     for one in decisions:
         for statement in one.statements if one.used else ():
-            found = repeated_statement(one, statement, session.flavor)
+            found = repeatable_statement(one, statement, session.flavor)
             if reason := _difference_when_repeated(
                 found, read_table(session, (found.table.db, found.table.table))
             ):
@@ -106,7 +106,7 @@ def _not_repeatable(decision: Directive, statement: str, reason: str) -> Downstr
     )
 
 
-def _difference_when_repeated(found: Repeated, target: TargetTable | None) -> str:
+def _difference_when_repeated(found: RepeatableStatement, target: TargetTable | None) -> str:
     """Return why a statement's result could differ when it runs again in its table; "" if it cannot."""
     if target is None:
         return "its table does not exist"

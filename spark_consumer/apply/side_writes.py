@@ -28,7 +28,7 @@ from spark_consumer.rules.route import Router
 from spark_consumer.rules.rules import Rules
 from spark_consumer.rules.scope import Scope
 from spark_consumer.target.programs.privileges import Privileges, read_privileges
-from spark_consumer.target.programs.text import Effects, Path, effects_of, query_effects
+from spark_consumer.target.programs.text import Path, ProgramEffects, effects_of, query_effects
 from spark_consumer.target.session import Session
 
 #: returns the channel that may write rows into a downstream table: "" for this channel, None if there is none
@@ -134,7 +134,7 @@ class SideWrites:
     def _replicated(self, session: Session) -> Replicated:
         """Return the function for this channel and the others that write to the server."""
         others = [one for one in scopes(session, self.rules.router) if one[0] != self.channel]
-        return lambda db, table: filled_by(db, table, [self.rules], others)
+        return lambda db, table: written_by(db, table, [self.rules], others)
 
     def _rights(self, session: Session) -> Privileges:
         """The account's rights, which may be revoked during the run."""
@@ -151,11 +151,11 @@ def scopes(session: Session, router: Router) -> list[tuple[ChannelKey, Scope]]:
     return found if router.folded is None else [(key, _folded(scope)) for key, scope in found]
 
 
-def filled_by(
+def written_by(
     db: str, table: str, own: Iterable[Rules], others: Iterable[tuple[ChannelKey, Scope]]
 ) -> str | None:
     """The channel that may have rows in a downstream table: "" for this channel, None if there is none."""
-    if any(rules.may_fill(db, table) for rules in own):
+    if any(rules.may_write_to(db, table) for rules in own):
         return ""
     return next((f"channel {key}" for key, scope in others if scope.writes((db, table))), None)
 
@@ -167,7 +167,7 @@ def _folded(scope: Scope) -> Scope:
 
 def events_beside(session: Session, privileges: Privileges, replicated: Replicated) -> Iterator[SideWrite]:
     """Yield the enabled events that change or may change replicated rows, and all triggers on our own tables."""
-    server = _Server(session, privileges)
+    server = _ServerCatalog(session, privileges)
     for program in server.triggers("EVENT_OBJECT_SCHEMA = %s", (_OURS,)):
         yield SideWrite(program, "it is on a table of Tailrace's own", _dropped(program))
     yield from _judged(server, server.events(), replicated)
@@ -186,19 +186,21 @@ def triggers_beside(
         tables: the tables whose triggers run.
         cascading: the tables whose foreign keys act, so that triggers of other tables may run.
     """
-    server = _Server(session, privileges)
+    server = _ServerCatalog(session, privileges)
     names = _with_children(server, tables, cascading)
     yield from _judged(server, [one for name in names for one in server.triggers_on(name)], replicated)
 
 
-def _judged(server: _Server, programs: Sequence[Program], replicated: Replicated) -> Iterator[SideWrite]:
+def _judged(
+    server: _ServerCatalog, programs: Sequence[Program], replicated: Replicated
+) -> Iterator[SideWrite]:
     for program in programs:
         if harm := _Closure(server, replicated).harm(program):
             yield SideWrite(program, harm.why, _remedy(program, harm))
 
 
 def _with_children(
-    server: _Server, tables: Iterable[QualifiedName], cascading: Iterable[QualifiedName]
+    server: _ServerCatalog, tables: Iterable[QualifiedName], cascading: Iterable[QualifiedName]
 ) -> list[QualifiedName]:
     found = dict.fromkeys(tables)
     pending = list(cascading)
@@ -257,7 +259,7 @@ def _remedy(program: Program, harm: _Harm) -> str:
     return f"{gone} ({where}){rules}"
 
 
-class _Server:
+class _ServerCatalog:
     """Programs, tables and foreign keys of a server; each is read once, at its first use."""
 
     def __init__(self, session: Session, privileges: Privileges) -> None:
@@ -344,17 +346,17 @@ class _Server:
         query = "SELECT ENGINE FROM information_schema.TABLES WHERE TABLE_SCHEMA = %s AND TABLE_NAME = %s"
         return str(self.session.value(query, (self._name(db), self._name(table))) or "")
 
-    def view(self, db: str, name: str) -> Effects:
+    def view(self, db: str, name: str) -> ProgramEffects:
         """Return the tables that a view's query reads, as ``writes``, and the routines that it runs."""
         query = (
             "SELECT VIEW_DEFINITION FROM information_schema.VIEWS WHERE TABLE_SCHEMA = %s AND TABLE_NAME = %s"
         )
         text = _text(self.session.value(query, (self._name(db), self._name(name))))
         if not text:
-            return Effects(doubt=f"the query of the view {db}.{name} cannot be read")
+            return ProgramEffects(doubt=f"the query of the view {db}.{name} cannot be read")
         # The server has formatted the query, and it is not known with which of these modes.
         one, other = (query_effects(text, self._dialect(mode)) for mode in ("", _NO_ESCAPES))
-        return Effects(
+        return ProgramEffects(
             one.writes | other.writes,
             one.calls | other.calls,
             one.names | other.names,
@@ -410,7 +412,7 @@ class _Harm:
 class _Closure:
     """Follows the effects of one program step by step, until one of them changes a replicated row."""
 
-    server: _Server
+    server: _ServerCatalog
     replicated: Replicated
     _programs: list[tuple[Program, str]] = field(default_factory=list)
     _tables: list[tuple[QualifiedName, str]] = field(default_factory=list)
@@ -441,7 +443,7 @@ class _Closure:
             self._tables.append((_full(path, program.db), through))
         return self._go_on(found, program, through)
 
-    def _go_on(self, found: Effects, program: Program, through: str) -> str:
+    def _go_on(self, found: ProgramEffects, program: Program, through: str) -> str:
         """Follow functions, also those in views, and sequences, which change when they are read."""
         for path in sorted(found.calls):
             if why := self._of_call(path, program, through):

@@ -64,7 +64,7 @@ def privilege_error(error: BaseException, where: Where) -> DownstreamError:
 def _run_cascade(session: Session, hanging: Cascades, one: OrderedStatement, where: Where) -> None:
     """Delete descendants that the row's own DELETE would not delete."""
     assert one.cascade_from is not None
-    if not hanging.act(one.table.target_name):
+    if not hanging.has_effect(one.table.target_name):
         return
     try:
         hanging.run(session, one.table.target_name, one.cascade_from.decode())

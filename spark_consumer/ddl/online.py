@@ -59,7 +59,7 @@ def translate_online(
     """
     if not tables.tables and not (options.online_ddl and ddl.kind in ("CREATE TABLE", "RENAME TABLE")):
         return OnlineResult(tables, [ddl])
-    step = _Step(tables, ddl, options, defined)
+    step = _OnlineDdl(tables, ddl, options, defined)
     handler = {
         "CREATE TABLE": step.create,
         "DROP TABLE": step.drop,
@@ -78,7 +78,7 @@ def translate_online(
     return step.result
 
 
-class _Step:
+class _OnlineDdl:
     """The translation of one DDL."""
 
     def __init__(

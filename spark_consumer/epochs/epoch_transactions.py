@@ -26,7 +26,7 @@ from schemas.wire.avro_schema import KEY_CHANGE, read_record, row_schema
 from schemas.wire.epoch import DIGEST_MODULUS, EpochCommitted, OffsetRange, TableTouched
 from schemas.wire.log_records import UNFIT, At, LoggedVersion, no_record, structure_of
 from schemas.wire.rows import header_size, schema_name
-from spark_consumer.epochs.fetch import TopicReader, Unreadable, unreadable
+from spark_consumer.epochs.fetch import RangeReadError, TopicReader, read_error
 from spark_consumer.epochs.log_reader import LogReader
 from spark_consumer.epochs.position import LogPosition, end_of_epoch, fill_gaps, intersection, parse_like
 from spark_consumer.epochs.slices import LoggedEpoch
@@ -229,11 +229,11 @@ class TransactionReader:
         offsets: list[int] = []
         try:
             _, values = self._source.read(part, offsets=offsets)
-        except Unreadable as error:
+        except RangeReadError as error:
             low = self._log.first_row_offset(part.partition)
             gone = low is not None and low > part.start
             if not gone:
-                raise unreadable(error, Where(epoch=record.epoch)) from error
+                raise read_error(error, Where(epoch=record.epoch)) from error
             raise LogError(
                 "TR555",
                 f"the rows of epoch {record.epoch} were deleted by retention: {error}",

@@ -46,21 +46,21 @@ _PASSING = frozenset(
 _consumers: dict[TopicReader, tuple[Any, Refusal]] = {}
 
 
-class Unreadable(Exception):
+class RangeReadError(Exception):
     """An offset range cannot be read."""
 
 
-class Silent(Unreadable):
+class NoResponse(RangeReadError):
     """Kafka does not respond."""
 
 
-class NoRow(Unreadable):
+class InvalidRow(RangeReadError):
     """A record is not a row; the message has topic, partition and offset."""
 
 
-def unreadable(error: Unreadable, where: Where) -> LogError:
+def read_error(error: RangeReadError, where: Where) -> LogError:
     """Return the error for unreadable rows that retention has not deleted."""
-    if isinstance(error, NoRow):
+    if isinstance(error, InvalidRow):
         return LogError("TR568", str(error), where=where, hint=FOREIGN)
     return LogError(
         "TR557",
@@ -115,7 +115,8 @@ class TopicReader:
             offsets: a list to which the rows' offsets are added; a divided row has the offset of its last part.
 
         Raises:
-            Unreadable: the rows were deleted, or Kafka is unavailable; NoRow: a record in the range is not a row.
+            RangeReadError: the rows were deleted, or Kafka is unavailable.
+            InvalidRow: a record in the range is not a row.
             LogError: TR508, Kafka refuses the login.
         """
         consumer, refusal = _consumers.get(self) or self._connect()
@@ -133,9 +134,9 @@ class TopicReader:
                 before = at
                 try:
                     at = self._keep_rows(messages, offset_range, subset, keys, values, offsets, joiner, at)
-                except NoRow:
+                except InvalidRow:
                     raise
-                except Unreadable:
+                except RangeReadError:
                     self.check_end(offset_range)
                     raise
                 if at > before:
@@ -144,7 +145,7 @@ class TopicReader:
                 elif refused := refusal.error:
                     raise refused
                 elif time.monotonic() > deadline:
-                    raise Silent(f"{self._place(offset_range)}: no data for {self.timeout:.0f} s")
+                    raise NoResponse(f"{self._place(offset_range)}: no data for {self.timeout:.0f} s")
                 elif time.monotonic() > look:
                     self.check_end(offset_range)
                     look = deadline
@@ -152,11 +153,11 @@ class TopicReader:
             # Records after the range must not be fetched.
             consumer.unassign()
         if joiner.incomplete:
-            raise NoRow(f"{self._place(offset_range)}: the last row is incomplete")
+            raise InvalidRow(f"{self._place(offset_range)}: the last row is incomplete")
         return keys, values
 
     def check_end(self, offset_range: OffsetRange) -> None:
-        """Raise NoRow if the range extends beyond the partition's end, which the producer never commits."""
+        """Raise InvalidRow if the range extends beyond the partition's end, which the producer never commits."""
         # It needs another consumer: for a read_committed one an open transaction is the end.
         settings = self._settings(Refusal(self.bootstrap_servers))
         consumer = Consumer({**settings, "isolation.level": "read_uncommitted"})
@@ -170,7 +171,7 @@ class TopicReader:
         finally:
             consumer.close()
         if offset_range.end > end:
-            raise NoRow(f"{self._place(offset_range)}: the partition ends at offset {end}")
+            raise InvalidRow(f"{self._place(offset_range)}: the partition ends at offset {end}")
 
     def _keep_rows(
         self,
@@ -188,14 +189,14 @@ class TopicReader:
             if (error := message.error()) is not None:
                 if error.retriable() or error.code() in _PASSING:
                     continue
-                raise Unreadable(f"{self._place(offset_range)}: {error.str()}")
+                raise RangeReadError(f"{self._place(offset_range)}: {error.str()}")
             offset = message.offset()
             # Ignore records that were fetched for the range before.
             if message.partition() == offset_range.partition and at <= offset:
                 at = offset + 1
                 key, value = message.key(), message.value()
                 if at <= offset_range.end and not (key and value):
-                    raise NoRow(f"{self._at(message)}: the record has no {'value' if key else 'key'}")
+                    raise InvalidRow(f"{self._at(message)}: the record has no {'value' if key else 'key'}")
                 if at <= offset_range.end and (subset.total == 1 or subset.holds(key)):
                     if len(value) >= LEAST_PART or joiner.incomplete:
                         value = self._joined(joiner, message)
@@ -206,7 +207,7 @@ class TopicReader:
                     if offsets is not None:
                         offsets.append(offset)
         if subset.max_rows is not None and len(keys) > 2 * subset.max_rows + _BATCH:
-            raise NoRow(
+            raise InvalidRow(
                 f"{self._place(offset_range)}: there are more rows than the {subset.max_rows} that its epochs declare"
             )
         return at
@@ -215,7 +216,7 @@ class TopicReader:
         try:
             return joiner.add(message.value(), message.headers() or ())
         except ValueError as error:
-            raise NoRow(f"{self._at(message)}: {error}") from error
+            raise InvalidRow(f"{self._at(message)}: {error}") from error
 
     def _at(self, message: Any) -> At:
         return At(self.topic, message.offset(), message.partition())

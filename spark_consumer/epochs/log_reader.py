@@ -54,7 +54,7 @@ class LogReader:
         for offset, epoch in epochs_of(self._records(topic, start), topic):
             yield LoggedEpoch(epoch, offset)
 
-    def behind(self, offset: int) -> Iterator[LoggedEpoch]:
+    def epochs_after(self, offset: int) -> Iterator[LoggedEpoch]:
         """Yield the epochs after the one at ``offset`` that the topic still has."""
         return self.epochs(max(offset + 1, self.bounds()[0]))
 

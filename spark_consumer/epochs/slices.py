@@ -102,12 +102,12 @@ class Slice:
         if not self.is_next(position):
             raise not_next(position, self.first.epoch, self.where)
 
-    def behind(self, before: Position) -> Position:
+    def position_after(self, before: Position) -> Position:
         """Return the position at the slice's end."""
         end = before.at_end_of(self.last)
         return replace(position_after(end, self.epochs), epoch_gtids=None, epoch_rows=None)
 
-    def audited(self, number: int) -> list[EpochCommitted]:
+    def audit_epochs(self, number: int) -> list[EpochCommitted]:
         """Return the epochs for the audit row, if the slice is applied under this ledger number."""
         del number
         return [logged.record for logged in self.epochs]
@@ -142,9 +142,9 @@ class PartSlice(Slice):
         here = (position.epoch + 1, position.epoch_rows or 0)
         return here == (self.first.epoch, self.start) and not position.recovered
 
-    def behind(self, before: Position) -> Position:
+    def position_after(self, before: Position) -> Position:
         if self.end.rows is None:
-            return super().behind(before)
+            return super().position_after(before)
         return replace(
             before,
             executed_gtids=self.end.executed,
@@ -152,7 +152,7 @@ class PartSlice(Slice):
             epoch_rows=self.end.rows,
         )
 
-    def audited(self, number: int) -> list[EpochCommitted]:
+    def audit_epochs(self, number: int) -> list[EpochCommitted]:
         return [replace(self.last, executed_gtids=self.end.executed)]
 
 
@@ -182,10 +182,10 @@ class RelaySlice(Slice):
     def is_next(self, position: Position) -> bool:
         return (position.relay_log, position.relay_pos) == self.begin
 
-    def behind(self, before: Position) -> Position:
+    def position_after(self, before: Position) -> Position:
         return replace(before.at_end_of(self.last), epoch_gtids=before.gtids_of_epoch)
 
-    def audited(self, number: int) -> list[EpochCommitted]:
+    def audit_epochs(self, number: int) -> list[EpochCommitted]:
         # A negative number that decreases each time; no epoch of the log has one.
         return [replace(self.last, epoch=-number)]
 

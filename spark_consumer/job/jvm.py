@@ -110,7 +110,7 @@ def _guard_callbacks(gateway: Any, token: str) -> None:
     ensure_callback_server_started(gateway)
     callbacks = gateway._callback_server
     connect = callbacks._create_connection
-    callbacks._create_connection = lambda sock, stream: connect(sock, _FromAnybody(stream))
+    callbacks._create_connection = lambda sock, stream: connect(sock, _UnauthenticatedStream(stream))
     server = JavaObject("GATEWAY_SERVER", gateway._gateway_client)
     inner, unarmed = server.getGateway(), server.getCallbackClient()
     java = gateway.jvm
@@ -132,7 +132,7 @@ def _guard_callbacks(gateway: Any, token: str) -> None:
     field.set(inner, client)
 
 
-class _FromAnybody:
+class _UnauthenticatedStream:
     """Limits the length of a connection's first three lines (the authentication)."""
 
     def __init__(self, stream: Any) -> None:

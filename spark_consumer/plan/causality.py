@@ -32,7 +32,7 @@ from spark_consumer.plan.conflicts import (
     Normalization,
     TableCausality,
 )
-from spark_consumer.plan.plan import Mode, SlicePlan, TablePlan
+from spark_consumer.plan.plan import ApplyMode, SlicePlan, TablePlan
 from spark_consumer.rules.expressions import UnsupportedExpression
 from spark_consumer.rules.expressions.kinds import collation
 from spark_consumer.target.table import ForeignKeys, TargetColumn, TargetKeyPart, TargetTable
@@ -73,7 +73,7 @@ def causality_of(
         foreign: their foreign keys.
         by_tables: do not compare rows: tables that foreign keys connect are one group.
     """
-    used = [table for table in plan.tables if table.mode is not Mode.SKIP]
+    used = [table for table in plan.tables if table.mode is not ApplyMode.SKIP]
     there = {name: target for name, target in targets.items() if target is not None}
     if any(table.safe or there[table.target_name].triggers or not table.transactional for table in used):
         return None
@@ -108,7 +108,7 @@ class _Builder:
         made = []
         for table in tables:
             name = _lower(table.target_name)
-            if table.mode is Mode.SKIP:
+            if table.mode is ApplyMode.SKIP:
                 made.append(TableCausality())
             elif self._groups.find(name) in whole:
                 made.append(TableCausality(whole=whole.index(self._groups.find(name))))

@@ -6,7 +6,7 @@ from dataclasses import astuple, dataclass
 
 from schemas.wire.rows import schema_name
 from spark_consumer.epochs.slices import Slice
-from spark_consumer.plan.plan import Mode, SlicePlan
+from spark_consumer.plan.plan import ApplyMode, SlicePlan
 
 
 @dataclass(frozen=True)
@@ -45,9 +45,9 @@ class RowCounts:
             table = tables[touched.fingerprint]
             counts = {"insert": touched.inserts, "update": touched.updates, "delete": touched.deletes}
             rows = sum(counts.values())
-            dropped = rows if table.mode is Mode.SKIP else sum(counts[event] for event in table.dropped)
+            dropped = rows if table.mode is ApplyMode.SKIP else sum(counts[event] for event in table.dropped)
             filtered += dropped
-            if table.mode is not Mode.SKIP and table.routed:
+            if table.mode is not ApplyMode.SKIP and table.routed:
                 routed += rows - dropped
         return cls(filtered=filtered, routed=routed)
 

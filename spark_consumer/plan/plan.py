@@ -27,7 +27,7 @@ from spark_consumer.target.table import TargetTable
 from spark_consumer.target.versioned import keeps_history
 
 
-class Mode(Enum):
+class ApplyMode(Enum):
     """The way in which a table's rows are applied."""
 
     #: net effect by key, DELETEs and INSERTs of many rows
@@ -68,7 +68,7 @@ class TablePlan:
 
     header: bytes
     structure: TableStructure
-    mode: Mode
+    mode: ApplyMode
     target_name: tuple[str, str] = ("", "")
     writable: tuple[str, ...] = ()
     cascades: bool = False
@@ -145,10 +145,10 @@ class SlicePlan:
     def row_by_row(self) -> SlicePlan:
         """Return the plan with one traced statement for each row change, in the upstream's order."""
         tables = tuple(
-            replace(table, mode=Mode.ORDERED) if table.mode is Mode.COMPACT else table
+            replace(table, mode=ApplyMode.ORDERED) if table.mode is ApplyMode.COMPACT else table
             for table in self.tables
         )
-        compacted = frozenset(table.header for table in self.tables if table.mode is Mode.COMPACT)
+        compacted = frozenset(table.header for table in self.tables if table.mode is ApplyMode.COMPACT)
         limits = replace(self.limits, max_rows=1)
         return replace(self, tables=tables, limits=limits, traced=True, compacted=compacted)
 
@@ -203,7 +203,7 @@ def plan_slice(
         header = widened(value_header(bytes.fromhex(fingerprint)))
         name = names.get((structure.db, structure.table))
         if name is None:
-            tables.append(TablePlan(header, structure, Mode.SKIP))
+            tables.append(TablePlan(header, structure, ApplyMode.SKIP))
         else:
             merged = into[name] > 1 or rules.router.merges(*name)
             table = _plan_table(header, structure, targets[name], name, rules, where, merged, unfinished)
@@ -214,10 +214,10 @@ def plan_slice(
 
 def _level(tables: list[TablePlan]) -> tuple[TablePlan, ...]:
     """Give all tables that go into one downstream table the same mode, because rows may move between them."""
-    ordered = {table.target_name for table in tables if table.mode is Mode.ORDERED}
+    ordered = {table.target_name for table in tables if table.mode is ApplyMode.ORDERED}
     return tuple(
-        replace(table, mode=Mode.ORDERED)
-        if table.mode is Mode.COMPACT and table.target_name in ordered
+        replace(table, mode=ApplyMode.ORDERED)
+        if table.mode is ApplyMode.COMPACT and table.target_name in ordered
         else table
         for table in tables
     )
@@ -288,7 +288,7 @@ def _plan_table(
     table = TablePlan(
         header,
         structure,
-        Mode.ORDERED if ordered else Mode.COMPACT,
+        ApplyMode.ORDERED if ordered else ApplyMode.COMPACT,
         name,
         tuple(name for name in names if name in after),
         target.in_family,

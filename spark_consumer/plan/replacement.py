@@ -42,7 +42,7 @@ def check(statements: tuple[str, ...], *, for_ddl: bool, flavor: Flavor) -> None
         dml_seen |= not is_ddl
 
 
-def parted(
+def split_replacement(
     statements: tuple[str, ...], ddl: SchemaChanged, flavor: Flavor
 ) -> tuple[list[SchemaChanged], list[str]]:
     """Split the statements that replace a DDL into DDL, in the form of ``ddl``, and the DML after it.
@@ -64,7 +64,7 @@ def parted(
 
 
 @dataclass(frozen=True)
-class Repeated:
+class RepeatableStatement:
     """A statement that may run again.
 
     Attributes:
@@ -91,20 +91,20 @@ class Repeated:
         return {name for place, name in enumerate(names) if all(row[place] != "NULL" for row in rows)}
 
 
-def repeated(statement: str, flavor: Flavor) -> Repeated | None:
+def read_repeatable(statement: str, flavor: Flavor) -> RepeatableStatement | None:
     """Return a row's replacement in the form for a repetition; None if its result could differ from the first time."""
     cursor = Cursor(statement, dialect_of(flavor, NO_BACKSLASH_ESCAPES), "")
     try:
         first = cursor.peek()
         verb = cursor.take_any("UPDATE", "DELETE", "INSERT", "REPLACE")
         if verb == "UPDATE":
-            found = Repeated(statement, cursor.table())
+            found = RepeatableStatement(statement, cursor.table())
             cursor.expect("SET")
             _assignments(cursor)
             _condition(cursor)
         elif verb == "DELETE":
             cursor.expect("FROM")
-            found = Repeated(statement, cursor.table())
+            found = RepeatableStatement(statement, cursor.table())
             _condition(cursor)
         else:
             cursor.take("INTO")
@@ -112,7 +112,7 @@ def repeated(statement: str, flavor: Flavor) -> Repeated | None:
             columns = _names(cursor) if cursor.at("(") else ()
             cursor.expect("VALUES")
             sql = f"{statement[: first.start]}REPLACE{statement[first.end :]}"
-            found = Repeated(sql, table, _rows(cursor), columns)
+            found = RepeatableStatement(sql, table, _rows(cursor), columns)
         cursor.end()
     except (Unparsable, LexError, ValueError):
         return None

@@ -6,7 +6,7 @@ import re
 
 from schemas.access.kafka_security import CERTIFICATE_HINT, LOGIN_HINT, KafkaRefused
 from schemas.errors import NOTHING_APPLIED, LogError, TailraceError, Where
-from spark_consumer.epochs.fetch import Unreadable, unreadable
+from spark_consumer.epochs.fetch import RangeReadError, read_error
 from spark_consumer.epochs.log_reader import LogReader
 from spark_consumer.epochs.slices import Slice
 
@@ -31,8 +31,8 @@ def explain(error: BaseException, slice_: Slice | None, log: LogReader) -> Tailr
         return error
     if slice_ is not None and (lost := _lost_rows(slice_, log)):
         return lost
-    if isinstance(error, Unreadable):
-        return unreadable(error, slice_.where if slice_ else Where())
+    if isinstance(error, RangeReadError):
+        return read_error(error, slice_.where if slice_ else Where())
     if (refusal := _REFUSED.search(str(error))) is not None:
         hint = LOGIN_HINT if refusal[1] == "Sasl" else CERTIFICATE_HINT
         return KafkaRefused("TR508", f"Kafka refused Spark's login: {refusal[2][:300]}", hint=hint)

@@ -141,7 +141,9 @@ def one_by_one(
             yield row, second, _statement(row, second)
 
 
-def repeated(row: OrderedRow, second: OrderedRow | None, one: OrderedStatement) -> OrderedStatement:
+def idempotent_statement(
+    row: OrderedRow, second: OrderedRow | None, one: OrderedStatement
+) -> OrderedStatement:
     """Return a statement for a change that may already be applied; its result is the same in both cases."""
     inserts = row.table.knows_rows
     if second is not None:

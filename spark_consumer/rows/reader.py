@@ -13,7 +13,14 @@ from pyspark.sql import SparkSession
 from schemas.errors import LogError, TailraceError
 from schemas.wire.epoch import OffsetRange
 from schemas.wire.log_records import FOREIGN, UNFIT, At, check_rows, no_record
-from spark_consumer.epochs.fetch import ALL_KEYS, KeySubset, Silent, TopicReader, Unreadable, unreadable
+from spark_consumer.epochs.fetch import (
+    ALL_KEYS,
+    KeySubset,
+    NoResponse,
+    RangeReadError,
+    TopicReader,
+    read_error,
+)
 from spark_consumer.epochs.log_reader import LogReader
 from spark_consumer.epochs.slices import Slice
 from spark_consumer.rows.failures import explain
@@ -53,7 +60,7 @@ def task(
             for number in batch.column(0).to_pylist():
                 try:
                     yield from encoded(work(read(*parts[number])))
-                except (UnknownHeader, UnevaluableRow, Unreadable, LogError) as error:
+                except (UnknownHeader, UnevaluableRow, RangeReadError, LogError) as error:
                     yield from encoded([TaskFailure(number, error)])
                 except UNFIT as error:
                     damaged = InvalidRecord(f"{type(error).__name__}: {error}"[:500])
@@ -129,8 +136,8 @@ class SliceReader(SliceRows):
     def _meant(self, error: Exception, slice_: Slice, part: OffsetRange, work: Work) -> Exception:
         """Return the error to raise for a task's error."""
         match error:
-            case Silent():
-                return unreadable(error, slice_.where)
+            case NoResponse():
+                return read_error(error, slice_.where)
             case LogError():
                 return error.but(where=slice_.where)
             case UnknownHeader() | InvalidRecord():

@@ -17,7 +17,7 @@ from schemas.wire.avro_schema import KEY_CHANGE, OP_AT
 from schemas.wire.epoch import digest_of
 from schemas.wire.row_check import compile_check
 from schemas.wire.rows import HEADER_SIZE, widened
-from spark_consumer.plan.plan import Mode, SlicePlan, TablePlan
+from spark_consumer.plan.plan import ApplyMode, SlicePlan, TablePlan
 from spark_consumer.plan.statements import merged_deletes, merged_inserts
 from spark_consumer.rows.compact import NetChanges, compact
 from spark_consumer.rows.results import (
@@ -69,7 +69,7 @@ def render(plan: SlicePlan, rows: RangeRows) -> Iterator[Result]:
     yield tally(values)
     values = all_widened(plan, values)
     tables = tables_of(plan)
-    apart = {header for header, table in tables.items() if table.plan.mode is not Mode.COMPACT}
+    apart = {header for header, table in tables.items() if table.plan.mode is not ApplyMode.COMPACT}
     if apart:
         headers = list(map(_HEADER, values))
         chosen = [header in apart for header in headers]
@@ -90,7 +90,7 @@ def render(plan: SlicePlan, rows: RangeRows) -> Iterator[Result]:
     for item in net.written:
         tables[item[1][:HEADER_SIZE]].written.append(item[1])
     for table in tables.values():
-        if table.plan.mode is Mode.COMPACT:
+        if table.plan.mode is ApplyMode.COMPACT:
             yield from table.statements(plan)
 
 
@@ -220,7 +220,7 @@ class TableRenderer:
     def traced(self, key: bytes, value: bytes) -> TracedRow:
         """Return the event of a row."""
         source, op = self.renderers.source(value), value[OP_AT]
-        shown = None if self.plan.mode is Mode.SKIP else self._match(op, key, value)
+        shown = None if self.plan.mode is ApplyMode.SKIP else self._match(op, key, value)
         if shown is None and op != _DELETE:
             shown = self.renderers.after(value)
         return TracedRow(
@@ -236,7 +236,7 @@ class TableRenderer:
 
     def in_order(self, key: bytes, value: bytes) -> OrderedChange | None:
         """Render a row that is applied in order; None if it is left out."""
-        if self.plan.mode is Mode.SKIP:
+        if self.plan.mode is ApplyMode.SKIP:
             return None
         if self._in_force is not None and not self._in_force(value):
             return None

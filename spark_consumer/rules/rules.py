@@ -30,7 +30,7 @@ class Rules:
         """Return the expression filter's rules for an upstream table."""
         return tuple(rule for rule in self.expressions if (rule.schema_, rule.table) == (db, table))
 
-    def may_fill(self, db: str, table: str) -> bool:
+    def may_write_to(self, db: str, table: str) -> bool:
         """Whether the rules allow that rows of an upstream table go into a downstream table."""
         return any(self._may_send(*source) for source in self.router.sources(db, table))
 

@@ -35,7 +35,7 @@ _EDGES = (
 
 
 @dataclass(frozen=True)
-class Edge:
+class CascadeEdge:
     """A foreign key that acts on a DELETE.
 
     Attributes:
@@ -54,9 +54,9 @@ class Edge:
 class Cascades:
     """The foreign keys of a server that act on a DELETE, by the parent's name in lower case."""
 
-    edges: dict[QualifiedName, tuple[Edge, ...]]
+    edges: dict[QualifiedName, tuple[CascadeEdge, ...]]
 
-    def act(self, table: QualifiedName) -> bool:
+    def has_effect(self, table: QualifiedName) -> bool:
         """Whether a DELETE in this table changes other rows too."""
         return _lower(table) in self.edges
 
@@ -64,7 +64,7 @@ class Cascades:
         """Delete, or set to NULL, the descendants of the rows that match a predicate."""
         found = self._found(session, table, match)
 
-        def change(statement: str, edge: Edge) -> None:
+        def change(statement: str, edge: CascadeEdge) -> None:
             # The row's own DELETE must still find the row.
             others = f" AND NOT ({match})" if _lower(edge.child) == _lower(table) else ""
             for within in _within(edge, tuple(found[edge])):
@@ -81,9 +81,11 @@ class Cascades:
                 nulls = ", ".join(f"{quoted(column)} = NULL" for column in edge.columns)
                 change(f"UPDATE {quoted(*edge.child)} SET {nulls}", edge)
 
-    def _found(self, session: Session, table: QualifiedName, match: str) -> dict[Edge, dict[Values, None]]:
+    def _found(
+        self, session: Session, table: QualifiedName, match: str
+    ) -> dict[CascadeEdge, dict[Values, None]]:
         """Return for each foreign key the referenced values of the parent rows that are deleted."""
-        found: dict[Edge, dict[Values, None]] = {}
+        found: dict[CascadeEdge, dict[Values, None]] = {}
         pending = [(table, match)]
         while pending:
             name, predicate = pending.pop()
@@ -111,11 +113,11 @@ def cascades_of(rows: Sequence[tuple[str, ...]]) -> Cascades:
     parts: dict[tuple[str, ...], list[tuple[str, ...]]] = {}
     for row in rows:
         parts.setdefault(row[:4], []).append(row)
-    edges: dict[QualifiedName, tuple[Edge, ...]] = {}
+    edges: dict[QualifiedName, tuple[CascadeEdge, ...]] = {}
     for columns in parts.values():
         _, _, db, table, rule, _, parent_db, parent, *_ = columns[0]
         literals = tuple(_literal(name, kind, charset) for *_, name, kind, charset in columns)
-        edge = Edge(
+        edge = CascadeEdge(
             (db, table), tuple(row[5] for row in columns), (parent_db, parent), literals, rule == "CASCADE"
         )
         edges[_lower(edge.parent)] = (*edges.get(_lower(edge.parent), ()), edge)
@@ -138,13 +140,13 @@ def _literal(name: str, kind: str, charset: str | None) -> str:
     return f"CAST({column} + 0 AS CHAR)" if kind == "bit" else f"CAST({column} AS CHAR)"
 
 
-def _referenced(session: Session, table: QualifiedName, edge: Edge, predicate: str) -> list[Values]:
+def _referenced(session: Session, table: QualifiedName, edge: CascadeEdge, predicate: str) -> list[Values]:
     """Return the referenced values of the rows that match a predicate. NULL has no children and is left out."""
     query = f"SELECT DISTINCT {', '.join(edge.literals)} FROM {quoted(*table)} WHERE {predicate}"
     return [values for values in session.rows(query) if None not in values]
 
 
-def _within(edge: Edge, values: Sequence[Values]) -> Iterator[str]:
+def _within(edge: CascadeEdge, values: Sequence[Values]) -> Iterator[str]:
     """Yield predicates that match the child rows with these values."""
     columns = [quoted(column) for column in edge.columns]
     for begin in range(0, len(values), _VALUES):

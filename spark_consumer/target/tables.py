@@ -144,7 +144,7 @@ class TableAltered(DownstreamError):
         )
 
 
-def hold(session: Session, name: QualifiedName, expected: str) -> None:
+def lock_table(session: Session, name: QualifiedName, expected: str) -> None:
     """Keep others from altering the table until the open transaction ends. Raises TableAltered if it was altered."""
     try:
         # SELECT keeps its metadata lock until the transaction ends; SHOW releases its own at once.

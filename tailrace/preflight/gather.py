@@ -313,7 +313,7 @@ def _nontransactional(session: Session, rules: Sequence[Rules]) -> list[Nontrans
     return [
         Nontransactional(f"{db}.{table}", str(engine), bool(keyed))
         for db, table, engine, keyed in rows
-        if any(one.may_fill(str(db), str(table)) for one in rules)
+        if any(one.may_write_to(str(db), str(table)) for one in rules)
     ]
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 
 from schemas.tables import QualifiedName
-from spark_consumer.apply.side_writes import events_beside, filled_by, scopes, triggers_beside
+from spark_consumer.apply.side_writes import events_beside, scopes, triggers_beside, written_by
 from spark_consumer.rules.rules import Rules
 from spark_consumer.target.compatibility import assigned, may_set
 from spark_consumer.target.programs.privileges import Privileges
@@ -36,14 +36,14 @@ def read_programs(
 
     def filled(query: str) -> list[QualifiedName]:
         names = [(str(db), str(table)) for db, table in session.rows(query)]
-        return [name for name in names if any(one.may_fill(*name) for one in rules)]
+        return [name for name in names if any(one.may_write_to(*name) for one in rules)]
 
     with_triggers = filled(_WITH_TRIGGERS)
     # Without schema tailrace there are no other channels.
     others = servers.attempt(lambda: scopes(session, rules[0].router)) or []
 
     def replicated(db: str, table: str) -> str | None:
-        return filled_by(db, table, rules, others)
+        return written_by(db, table, rules, others)
 
     found = [
         *events_beside(session, account, replicated),

@@ -82,7 +82,7 @@ class _LogEnd:
                 last = self._log.last_epoch()
                 self._last = last.record.epoch if last else None
                 if position is not None and self._last is not None and self._last > position.epoch:
-                    behind = self._log.behind(position.epochs_offset)
+                    behind = self._log.epochs_after(position.epochs_offset)
                     self._waiting = position.epoch, oldest_of(logged.record for logged in behind)
         epoch, waiting = self._waiting
         return self._last, waiting if epoch == counters.position_epoch else None

@@ -46,7 +46,7 @@ class OldestPending:
         if (self._kafka.get("epoch") or -1) <= channel["epoch"]:
             return 0
         gtids = channel["gtids"]
-        for logged in LogReader(log_address(self._config.kafka)).behind(channel["epochs_offset"]):
+        for logged in LogReader(log_address(self._config.kafka)).epochs_after(channel["epochs_offset"]):
             record, executed = logged.record, logged.record.executed_gtids
             # Transactions that `tailrace recover` applied are after the position.
             is_applied = executed and parse_like(gtids, executed).contains(parse_like(executed, gtids))

@@ -112,7 +112,7 @@ class DdlApplier:
         event = ddl_event(slice_)
         directive.check(event)
         _log.warning("event_directed", which=str(event.id), statements=directive.statements)
-        ddls, instead = replacement.parted(directive.statements, slice_.ddl, session.flavor)
+        ddls, instead = replacement.split_replacement(directive.statements, slice_.ddl, session.flavor)
         chosen = TranslatedDdl(ddls, tables, (LeftOut.REPLACED if directive.statements else LeftOut.SKIPPED,))
         return DdlWork(self._progress(session, slice_, position, directive.id, chosen), instead, (directive,))
 

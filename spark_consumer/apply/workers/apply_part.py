@@ -45,44 +45,44 @@ from spark_consumer.epochs.slices import not_next
 from spark_consumer.rules.channel import ChannelKey
 from spark_consumer.target.server_errors import is_passing
 from spark_consumer.target.session import Session, Unreachable, connect
-from spark_consumer.target.tables import hold
+from spark_consumer.target.tables import lock_table
 
 #: this process's connections, one for each worker that it has run
 _sessions: dict[tuple[str, ChannelKey, int], Session] = {}
 
 
-def run_parts(order: PartContext, parts: Iterable[WorkerPart]) -> Iterator[PartResult]:
+def run_parts(context: PartContext, parts: Iterable[WorkerPart]) -> Iterator[PartResult]:
     """Apply parts in parallel, each as a worker of its own. Failures are returned, not raised."""
     mine = list(parts)
     if not mine:
         return
     with ThreadPoolExecutor(len(mine)) as threads:
-        yield from threads.map(partial(_run, order), mine)
+        yield from threads.map(partial(_run, context), mine)
 
 
-def _run(order: PartContext, part: WorkerPart) -> PartResult:
+def _run(context: PartContext, part: WorkerPart) -> PartResult:
     try:
-        _with_retries(order, part)
+        _with_retries(context, part)
     except TailraceError as error:
         return PartResult(part.number, error)
     return PartResult(part.number)
 
 
-def _with_retries(order: PartContext, part: WorkerPart) -> None:
-    timer = RetryTimer(order.retry_time, threading.Event())
+def _with_retries(context: PartContext, part: WorkerPart) -> None:
+    timer = RetryTimer(context.retry_time, threading.Event())
     while True:
         try:
-            _apply(_session(order, part), order, part)
+            _apply(_session(context, part), context, part)
             return
         except (pymysql.MySQLError, OSError) as error:
-            _forget(order, part)
+            _forget(context, part)
             if not is_passing(error):
                 raise refused_error(error) from error
             reason: BaseException = error
         except DownstreamError as error:
-            _forget(order, part)
+            _forget(context, part)
             if not (isinstance(error, Unreachable) and error.retryable):
-                if _has_happened(order, part):
+                if _has_happened(context, part):
                     return
                 raise
             reason = error.__cause__ or error
@@ -90,75 +90,75 @@ def _with_retries(order: PartContext, part: WorkerPart) -> None:
             raise retry_time_exceeded(reason) from reason
 
 
-def _has_happened(order: PartContext, part: WorkerPart) -> bool:
+def _has_happened(context: PartContext, part: WorkerPart) -> bool:
     """Whether an earlier attempt has applied the part.
 
     MySQL silently skips most of a transaction whose GTID is already executed.
     """
     with contextlib.suppress(pymysql.MySQLError, OSError):
-        return _is_applied(_session(order, part), order, part)
+        return _is_applied(_session(context, part), context, part)
     return False
 
 
-def _session(order: PartContext, part: WorkerPart) -> Session:
-    key = _key(order, part)
+def _session(context: PartContext, part: WorkerPart) -> Session:
+    key = _key(context, part)
     if (found := _sessions.get(key)) is None:
-        found = _sessions[key] = connect(order.target)
+        found = _sessions[key] = connect(context.target)
     return found
 
 
-def _forget(order: PartContext, part: WorkerPart) -> None:
-    if (session := _sessions.pop(_key(order, part), None)) is not None:
+def _forget(context: PartContext, part: WorkerPart) -> None:
+    if (session := _sessions.pop(_key(context, part), None)) is not None:
         session.close()
 
 
-def _key(order: PartContext, part: WorkerPart) -> tuple[str, ChannelKey, int]:
-    return (str(order.target), order.channel, part.number)
+def _key(context: PartContext, part: WorkerPart) -> tuple[str, ChannelKey, int]:
+    return (str(context.target), context.channel, part.number)
 
 
-def _apply(session: Session, order: PartContext, part: WorkerPart) -> None:
-    if _is_applied(session, order, part):
+def _apply(session: Session, context: PartContext, part: WorkerPart) -> None:
+    if _is_applied(session, context, part):
         return
-    number = order.before.ledger_seq + part.number
-    with numbered_transaction(session, order.ledger, number):
-        _check(session, order)
-        if _is_applied(session, order, part, lock=True):
+    number = context.before.ledger_seq + part.number
+    with numbered_transaction(session, context.ledger, number):
+        _check(session, context)
+        if _is_applied(session, context, part, lock=True):
             session.execute("ROLLBACK")
             return
         for name, table in part.writes.tables.items():
-            hold(session, name, table.definition)
-        write(session, part.writes, order.where)
-        _record(session, order, part, number)
+            lock_table(session, name, table.definition)
+        write(session, part.writes, context.where)
+        _record(session, context, part, number)
         reached("worker.before_commit")
         session.execute("COMMIT")
     reached("worker.after_commit")
 
 
-def _is_applied(session: Session, order: PartContext, part: WorkerPart, *, lock: bool = False) -> bool:
+def _is_applied(session: Session, context: PartContext, part: WorkerPart, *, lock: bool = False) -> bool:
     """Step 3. Raises DownstreamError if the worker is ahead with another slice."""
     rows = session.rows(
         "SELECT slice, ahead FROM tailrace.worker_info WHERE prefix = %s AND Channel_name = %s AND Id = %s"
         + (" FOR UPDATE" if lock else ""),
-        (*order.channel, part.number),
+        (*context.channel, part.number),
     )
     if not rows:
-        raise _row_gone(order, part)
+        raise _row_gone(context, part)
     [(slice_id, ahead)] = rows
-    if ahead and slice_id != order.slice_id:
-        raise partly_applied(order.channel)
+    if ahead and slice_id != context.slice_id:
+        raise partly_applied(context.channel)
     return bool(ahead)
 
 
-def _check(session: Session, order: PartContext) -> None:
+def _check(session: Session, context: PartContext) -> None:
     """Step 2: no other consumer holds the channel, and the position is just before the slice."""
-    found = position_store.read(session, order.channel, share=True)
-    position = position_store.check_token(found, order.token, order.channel)
-    if (position.epoch, position.ledger_seq) != (order.before.epoch, order.before.ledger_seq):
-        raise not_next(position, order.first_epoch, order.where)
+    found = position_store.read(session, context.channel, share=True)
+    position = position_store.check_token(found, context.token, context.channel)
+    if (position.epoch, position.ledger_seq) != (context.before.epoch, context.before.ledger_seq):
+        raise not_next(position, context.first_epoch, context.where)
 
 
-def _record(session: Session, order: PartContext, part: WorkerPart, number: int) -> None:
-    before, after = order.before, order.after
+def _record(session: Session, context: PartContext, part: WorkerPart, number: int) -> None:
+    before, after = context.before, context.after
     affected = session.run(
         "UPDATE tailrace.worker_info SET ahead = 1, slice = %s, first_epoch = %s, last_epoch = %s, compact = %s,"
         " Relay_log_name = %s, Relay_log_pos = %s, Master_log_name = %s, Master_log_pos = %s,"
@@ -167,10 +167,10 @@ def _record(session: Session, order: PartContext, part: WorkerPart, number: int)
         " Checkpoint_group_bitmap = %s, parts = parts + 1, rows_written = rows_written + %s,"
         " statements = statements + %s WHERE prefix = %s AND Channel_name = %s AND Id = %s",
         (
-            order.slice_id,
-            order.first_epoch,
-            order.last_epoch,
-            order.compact,
+            context.slice_id,
+            context.first_epoch,
+            context.last_epoch,
+            context.compact,
             after.relay_log,
             after.relay_pos,
             after.source_log,
@@ -180,21 +180,21 @@ def _record(session: Session, order: PartContext, part: WorkerPart, number: int)
             before.source_log,
             before.source_pos,
             number,
-            order.parts,
+            context.parts,
             part.applied,
             part.writes.rows,
             part.writes.statements,
-            *order.channel,
+            *context.channel,
             part.number,
         ),
     )
     if affected != 1:
-        raise _row_gone(order, part)
+        raise _row_gone(context, part)
 
 
-def _row_gone(order: PartContext, part: WorkerPart) -> DownstreamError:
+def _row_gone(context: PartContext, part: WorkerPart) -> DownstreamError:
     return DownstreamError(
         "TR661",
-        f"the row of worker {part.number} of channel {order.channel} in tailrace.worker_info is gone",
+        f"the row of worker {part.number} of channel {context.channel} in tailrace.worker_info is gone",
         hint="restart the consumer: it creates the rows of its workers",
     )

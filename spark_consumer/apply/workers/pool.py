@@ -61,7 +61,7 @@ class PartContext:
             token=token,
             ledger=ledger,
             before=before,
-            after=slice_.behind(before),
+            after=slice_.position_after(before),
             where=slice_.where,
             slice_id=prepared.slice_id,
             first_epoch=slice_.first.epoch,
@@ -97,28 +97,28 @@ def check_caught_up(
 def run_all(
     session: Session,
     worker_pool: WorkerPool,
-    order: PartContext,
+    context: PartContext,
     parts: Sequence[WorkerPart],
     renewed: Callable[[], PartContext],
 ) -> None:
     """Run the workers until all parts are applied.
 
     Args:
-        renewed: returns the order with a new fencing token, so that workers of earlier attempts can no longer write.
+        renewed: returns the context with a new fencing token, so that workers of earlier attempts can no longer write.
 
     Raises:
         TailraceError: the error of a worker; other parts may be applied, and stay applied.
     """
     for attempt in range(1, _ATTEMPTS + 1):
-        done = check_caught_up(session, order.channel, order.slice_id)
+        done = check_caught_up(session, context.channel, context.slice_id)
         todo = [part for part in parts if part.number not in done]
         try:
-            outcomes = worker_pool(order, todo) if todo else []
+            outcomes = worker_pool(context, todo) if todo else []
         except TailraceError:
             raise
         except Exception as error:
             # A Python worker was lost; others may still be running.
-            order = renewed()
+            context = renewed()
             if attempt == _ATTEMPTS:
                 raise
             _log.warning("workers_retry", attempt=attempt, reason=str(error).split("\n", 1)[0][:200])

@@ -16,7 +16,7 @@ from spark_consumer.apply.workers.conflict_keys import (
     whole_table_key,
 )
 from spark_consumer.plan.conflicts import TableCausality
-from spark_consumer.plan.plan import Mode, SlicePlan
+from spark_consumer.plan.plan import ApplyMode, SlicePlan
 from spark_consumer.rows.compact import compact
 from spark_consumer.rows.render import TableRenderer, all_widened, not_written, render, tables_of, tally
 from spark_consumer.rows.results import ChangeToShare, OrderedChange, Result, RowTally, RowToShare
@@ -56,9 +56,9 @@ def with_conflict_keys(plan: SlicePlan, rows: RangeRows) -> Iterator[Result]:
     builders = {
         header: _TableResultBuilder(table, causality, plan.causality.updated)
         for (header, table), causality in zip(tables.items(), plan.causality.tables, strict=True)
-        if table.plan.mode is not Mode.SKIP
+        if table.plan.mode is not ApplyMode.SKIP
     }
-    compacted = [tables[value[:HEADER_SIZE]].plan.mode is Mode.COMPACT for value in values]
+    compacted = [tables[value[:HEADER_SIZE]].plan.mode is ApplyMode.COMPACT for value in values]
     others = [not one for one in compacted]
     for key, value, offset in compress(zip(keys, values, offsets, strict=True), others):
         header = value[:HEADER_SIZE]

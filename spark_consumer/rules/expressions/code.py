@@ -103,7 +103,7 @@ NAMES: Mapping[str, Any] = {
 }
 
 
-class Coder:
+class ExpressionCompiler:
     """The code of one expression over one structure.
 
     Args:
@@ -551,21 +551,21 @@ def _like(pattern: str, escape: str) -> str:
     return "".join(parts)
 
 
-_MAKERS: dict[str, Callable[[Coder, Call], tuple[str, Type]]] = {
-    "AND": Coder.and_or,
-    "OR": Coder.and_or,
-    "XOR": Coder.xor,
-    "NOT": Coder.negation,
-    "IS NULL": Coder.is_null,
-    "ISNULL": Coder.is_null,
-    "IS TRUE": Coder.is_truth,
-    "IS FALSE": Coder.is_truth,
-    "IN": Coder.member,
-    "BETWEEN": Coder.between,
-    "LIKE": Coder.like,
-    **dict.fromkeys(("+", "-", "*", "DIV", "MOD"), Coder.arithmetic),
-    **dict.fromkeys(("NEGATE", "ABS"), Coder.sign),
-    **dict.fromkeys((*_BITS, "~"), Coder.bits),
-    **dict.fromkeys(("LENGTH", "OCTET_LENGTH", "CHAR_LENGTH", "CHARACTER_LENGTH"), Coder.length),
-    **dict.fromkeys(("COALESCE", "IFNULL"), Coder.coalesce),
+_MAKERS: dict[str, Callable[[ExpressionCompiler, Call], tuple[str, Type]]] = {
+    "AND": ExpressionCompiler.and_or,
+    "OR": ExpressionCompiler.and_or,
+    "XOR": ExpressionCompiler.xor,
+    "NOT": ExpressionCompiler.negation,
+    "IS NULL": ExpressionCompiler.is_null,
+    "ISNULL": ExpressionCompiler.is_null,
+    "IS TRUE": ExpressionCompiler.is_truth,
+    "IS FALSE": ExpressionCompiler.is_truth,
+    "IN": ExpressionCompiler.member,
+    "BETWEEN": ExpressionCompiler.between,
+    "LIKE": ExpressionCompiler.like,
+    **dict.fromkeys(("+", "-", "*", "DIV", "MOD"), ExpressionCompiler.arithmetic),
+    **dict.fromkeys(("NEGATE", "ABS"), ExpressionCompiler.sign),
+    **dict.fromkeys((*_BITS, "~"), ExpressionCompiler.bits),
+    **dict.fromkeys(("LENGTH", "OCTET_LENGTH", "CHAR_LENGTH", "CHARACTER_LENGTH"), ExpressionCompiler.length),
+    **dict.fromkeys(("COALESCE", "IFNULL"), ExpressionCompiler.coalesce),
 }

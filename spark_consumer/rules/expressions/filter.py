@@ -22,7 +22,7 @@ from schemas.types import codec_of, union_tags
 from schemas.varint import read_more
 from schemas.wire.avro_schema import AFTER_AT
 from spark_consumer.rules.expressions import UnsupportedExpression
-from spark_consumer.rules.expressions.code import Coder, UnknownColumn
+from spark_consumer.rules.expressions.code import ExpressionCompiler, UnknownColumn
 from spark_consumer.rules.expressions.kinds import Unevaluable
 from spark_consumer.rules.expressions.parse import parse
 
@@ -158,7 +158,7 @@ def _test(
     text: str | None = getattr(rule, name)
     if text is None:
         return None
-    coder = Coder(structure, collations)
+    coder = ExpressionCompiler(structure, collations)
     try:
         result = coder.condition(parse(text))
     except UnsupportedExpression as refused:

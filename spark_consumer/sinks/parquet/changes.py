@@ -18,7 +18,7 @@ from schemas.types.text import Text
 from schemas.wire.avro_schema import KEY_CHANGE, OP_AT, read_record, row_schema
 from schemas.wire.row_check import compile_check
 from schemas.wire.rows import HEADER_SIZE, widened
-from spark_consumer.plan.plan import Mode, SlicePlan
+from spark_consumer.plan.plan import ApplyMode, SlicePlan
 from spark_consumer.rows.render import UnknownHeader, event_of, tally, within
 from spark_consumer.rows.results import ArrowRows, Result
 from spark_consumer.rows.slice_rows import RangeRows
@@ -118,7 +118,7 @@ def changes(plan: SlicePlan, rows: RangeRows) -> Iterator[Result]:
         if number is None:
             raise UnknownHeader(value[:HEADER_SIZE])
         table = plan.tables[number]
-        if table.mode is Mode.SKIP:
+        if table.mode is ApplyMode.SKIP:
             continue
         compile_check(table.structure)(key, value)
         row = decode_row(file_columns(table.structure), value)

@@ -22,7 +22,7 @@ from spark_consumer.epochs.position import ChannelStart, Position
 from spark_consumer.epochs.slices import Slice
 from spark_consumer.epochs.start import channel_start, check_began, check_log
 from spark_consumer.plan.counters import NOTHING_COUNTED, Applied, RowCounts
-from spark_consumer.plan.plan import Mode, SlicePlan, TablePlan, structures_of
+from spark_consumer.plan.plan import ApplyMode, SlicePlan, TablePlan, structures_of
 from spark_consumer.plan.statements import Limits
 from spark_consumer.rows.results import ArrowRows, Result
 from spark_consumer.rows.slice_rows import SliceRows, verify
@@ -109,7 +109,7 @@ class ParquetSink:
                 TablePlan(
                     widened(value_header(bytes.fromhex(fingerprint))),
                     structure,
-                    Mode.ORDERED if wanted else Mode.SKIP,
+                    ApplyMode.ORDERED if wanted else ApplyMode.SKIP,
                     self._rules.router.table(*name),
                     dropped=dropped,
                 )
@@ -129,7 +129,7 @@ class ParquetSink:
         slice_.check_next(before)
         number = before.ledger_seq + 1
         files = self._stage(prepared, number)
-        self._keep(replace(slice_.behind(before), ledger_seq=number), consistent=False, files=files)
+        self._keep(replace(slice_.position_after(before), ledger_seq=number), consistent=False, files=files)
         return Applied(len(files), prepared.row_counts)
 
     def _stage(self, prepared: PreparedFiles, number: int) -> dict[str, str]:
@@ -160,7 +160,7 @@ class ParquetSink:
                 "part": list(slice_.window) if slice_.window else None,
                 "first_gtid": next((record.first_gtid for record in records if record.first_gtid), None),
                 "last_gtid": next((r.last_gtid for r in reversed(records) if r.last_gtid), None),
-                "executed_gtid_set": slice_.behind(self.position).executed_gtids,
+                "executed_gtid_set": slice_.position_after(self.position).executed_gtids,
                 "transactions": sum(record.transactions for record in records),
                 "rows": slice_.rows,
                 "digest": slice_.digest,

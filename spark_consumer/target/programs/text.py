@@ -26,7 +26,7 @@ _DDL_WORDS = frozenset({"OR", "REPLACE", "ONLINE", "IGNORE", "UNIQUE", "FULLTEXT
 
 
 @dataclass(frozen=True)
-class Effects:
+class ProgramEffects:
     """The effects of a program's text.
 
     Attributes:
@@ -46,7 +46,7 @@ class Effects:
     unreadable: bool = False
 
 
-def effects_of(text: str, dialect: Dialect, parameters: Collection[str] = ()) -> Effects:
+def effects_of(text: str, dialect: Dialect, parameters: Collection[str] = ()) -> ProgramEffects:
     """Return the effects of the body of a trigger, event or routine.
 
     Args:
@@ -55,11 +55,11 @@ def effects_of(text: str, dialect: Dialect, parameters: Collection[str] = ()) ->
     try:
         tokens = TokenList(text, dialect)
     except LexError as error:
-        return Effects(doubt=f"its text cannot be read: {error}", unreadable=True)
-    return _Scan(tokens, set(parameters)).run()
+        return ProgramEffects(doubt=f"its text cannot be read: {error}", unreadable=True)
+    return _ProgramScan(tokens, set(parameters)).run()
 
 
-def query_effects(text: str, dialect: Dialect) -> Effects:
+def query_effects(text: str, dialect: Dialect) -> ProgramEffects:
     """Return the tables that a view's query reads, as ``writes``: a change through the view may change any of them.
 
     The tables in subqueries are included, because MySQL's JSON duality views change them too.
@@ -67,14 +67,14 @@ def query_effects(text: str, dialect: Dialect) -> Effects:
     try:
         tokens = TokenList(text, dialect)
     except LexError as error:
-        return Effects(doubt=f"its text cannot be read: {error}", unreadable=True)
-    scan = _Scan(tokens, set())
+        return ProgramEffects(doubt=f"its text cannot be read: {error}", unreadable=True)
+    scan = _ProgramScan(tokens, set())
     scan.tables_in(0, len(tokens), expected=False, subqueries=True)
     return scan.run()
 
 
 @dataclass
-class _Scan:
+class _ProgramScan:
     """One pass over a body's tokens."""
 
     tokens: TokenList
@@ -88,7 +88,7 @@ class _Scan:
     _at_tables: set[int] = field(default_factory=set)
     _clauses: set[int] = field(default_factory=set)
 
-    def run(self) -> Effects:
+    def run(self) -> ProgramEffects:
         index = 0
         while index < len(self.tokens):
             key = self.key(index)
@@ -100,7 +100,7 @@ class _Scan:
                 index = end
             else:
                 index += 1
-        return Effects(
+        return ProgramEffects(
             frozenset(self.writes),
             frozenset(self.calls),
             frozenset(self.names),

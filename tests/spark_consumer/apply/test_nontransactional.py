@@ -15,14 +15,14 @@ from spark_consumer.apply.tables.error_log import Directive
 from spark_consumer.apply.tables.nontransactional_info import RowPosition, TableMark
 from spark_consumer.epochs.position import Position
 from spark_consumer.epochs.slices import LoggedEpoch, Slice
-from spark_consumer.plan.plan import Mode, TablePlan
+from spark_consumer.plan.plan import ApplyMode, TablePlan
 from spark_consumer.plan.refusal import Event
 from spark_consumer.rows.ordered import OrderedRow
 from tests.support.epochs.fake_topic import integer
 from tests.support.epochs.records import epoch_record
 
 T = TableStructure("d", "t", (integer("id"), integer("v")), ("id",))
-PLAN = TablePlan(b"", T, Mode.ORDERED, ("d", "t"), ("id", "v"), transactional=False)
+PLAN = TablePlan(b"", T, ApplyMode.ORDERED, ("d", "t"), ("id", "v"), transactional=False)
 HERE = Position(0, 0, "0-1-50", 1, 0, "u", 1, 0, None, source_log="mysql-bin.000009", source_pos=500)
 
 

@@ -50,7 +50,7 @@ from schemas.wire.log_records import (
 )
 from schemas.wire.row_check import compile_check
 from spark_consumer.epochs.tracker import BROKEN, tracker_inputs
-from spark_consumer.plan.plan import Mode, SlicePlan, TablePlan
+from spark_consumer.plan.plan import ApplyMode, SlicePlan, TablePlan
 from spark_consumer.plan.statements import Limits
 from spark_consumer.rows.render import render
 from spark_consumer.rows.slice_rows import RangeRows
@@ -555,7 +555,7 @@ def test_no_name_becomes_code(hostile: str) -> None:
     row = RowReader(structure).read(key, value, 0, 0)
     assert (row.before, row.after, row.db) == (before, after, hostile)
     header = row_schema(structure).header
-    plan = SlicePlan((TablePlan(header, structure, Mode.ORDERED, ("d", "t")),), Limits(2_000))
+    plan = SlicePlan((TablePlan(header, structure, ApplyMode.ORDERED, ("d", "t")),), Limits(2_000))
     assert len(list(changes(plan, RangeRows([key], [value])))) == 2
     assert file_columns(structure).before == tuple(names)
     for kind in ("write", "update", "delete"):
@@ -584,13 +584,15 @@ def test_codecs_refuse_columns_that_are_none(code: int, field: str) -> None:
 # rows -----------------------------------------------------------------------------------------------
 
 
-def plan_of(structure: TableStructure, mode: Mode = Mode.COMPACT) -> SlicePlan:
+def plan_of(structure: TableStructure, mode: ApplyMode = ApplyMode.COMPACT) -> SlicePlan:
     names = tuple(column.name for column in structure.columns)
     table = TablePlan(row_schema(structure).header, structure, mode, ("shop", "t"), names)
     return SlicePlan((table,), Limits(2_000))
 
 
-def rendered(structure: TableStructure, key: bytes, value: bytes, mode: Mode = Mode.COMPACT) -> list[Any]:
+def rendered(
+    structure: TableStructure, key: bytes, value: bytes, mode: ApplyMode = ApplyMode.COMPACT
+) -> list[Any]:
     return list(render(plan_of(structure, mode), RangeRows([key], [value])))
 
 
@@ -598,7 +600,7 @@ _ROW = insert(T, {"id": 1, "v": "x"})
 _KEY = row_key(T, {"id": 1})
 
 
-def _refuse(key: bytes, change: Change, *modes: Mode) -> None:
+def _refuse(key: bytes, change: Change, *modes: ApplyMode) -> None:
     value = row_value(change, 1, 0, "g")
     uses: list[Callable[[], object]] = [
         *(partial(rendered, T, key, value, mode) for mode in modes),
@@ -624,7 +626,7 @@ def _refuse(key: bytes, change: Change, *modes: Mode) -> None:
 )
 def test_the_key_is_the_rows(key: bytes, change: Change) -> None:
     """Not where rows are compacted: whoever can write such a record can write one with the right key as well."""
-    _refuse(key, change, Mode.ORDERED)
+    _refuse(key, change, ApplyMode.ORDERED)
 
 
 @pytest.mark.parametrize(
@@ -637,7 +639,7 @@ def test_the_key_is_the_rows(key: bytes, change: Change) -> None:
     ],
 )
 def test_the_operation_is_the_rows(change: Change) -> None:
-    _refuse(_KEY, change, Mode.COMPACT, Mode.ORDERED)
+    _refuse(_KEY, change, ApplyMode.COMPACT, ApplyMode.ORDERED)
 
 
 KEYS_BEHIND = TableStructure(
@@ -670,7 +672,7 @@ def test_a_row_that_is_cut_anywhere_is_none() -> None:
         with pytest.raises(UNFIT):
             RowReader(T).read(_KEY, value[:end], 0, 0)
         with pytest.raises(UNFIT):
-            deque(rendered(T, _KEY, value[:end], Mode.ORDERED))
+            deque(rendered(T, _KEY, value[:end], ApplyMode.ORDERED))
 
 
 _DATES = TableStructure("shop", "t", (integer("id"), Column("d", "date", 10, 0, True)), ("id",))
@@ -758,7 +760,7 @@ def test_a_mutated_row_is_rendered_or_refused(data: st.DataObject) -> None:
     damaged = head + _mutated(data, content[10:])
     for use in (
         lambda: rendered(ODD, key, damaged),
-        lambda: rendered(ODD, key, damaged, Mode.ORDERED),
+        lambda: rendered(ODD, key, damaged, ApplyMode.ORDERED),
         lambda: list(changes(plan_of(ODD), RangeRows([key], [damaged]))),
         lambda: RowReader(ODD).read(key, damaged, 0, 0),
     ):

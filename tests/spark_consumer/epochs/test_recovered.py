@@ -126,7 +126,7 @@ def test_a_slice_of_the_relay_log_leaves_the_place_in_the_epoch_log_alone() -> N
     first = relay_slice(epoch(6, 3, 4).record, before)
     assert first.is_next(before)
     assert not first.is_applied(before)
-    after = first.behind(before)
+    after = first.position_after(before)
     assert first.is_applied(after)
     assert not first.is_next(after)
     assert (after.epoch, after.epochs_offset, after.structures_version) == (5, 10, 3)
@@ -134,5 +134,5 @@ def test_a_slice_of_the_relay_log_leaves_the_place_in_the_epoch_log_alone() -> N
     assert (after.relay_log, after.relay_pos) == (f"{DIR}/mysql-bin.000000", 4004)
     second = relay_slice(epoch(6, 5, 6).record, after)
     assert second.is_next(after)
-    assert second.behind(after).epoch_gtids == gtids(2)
-    assert [record.epoch for record in second.audited(8)] == [-8]
+    assert second.position_after(after).epoch_gtids == gtids(2)
+    assert [record.epoch for record in second.audit_epochs(8)] == [-8]

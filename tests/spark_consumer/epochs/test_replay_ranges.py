@@ -132,7 +132,7 @@ def apply(
             assert logged.record.rows == window[1] - window[0]
             assert sum(t.inserts for t in logged.record.tables) == logged.record.rows
             assert logged.record.digest == sum(range(*window))
-        position = slice_.behind(position)
+        position = slice_.position_after(position)
         if repeat_until is not None and position.order >= repeat_until.order:
             assert position.order == repeat_until.order
             position = replace(position, rewound_from=None)

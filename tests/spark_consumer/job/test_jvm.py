@@ -9,7 +9,7 @@ import pytest
 
 from schemas.access.server_url import ServerUrl
 from schemas.errors import TailraceError
-from spark_consumer.job.jvm import _FromAnybody, _write_properties
+from spark_consumer.job.jvm import _UnauthenticatedStream, _write_properties
 from spark_consumer.job.spark import _ended_early
 from spark_consumer.rules.config import ConsumerConfig
 
@@ -65,7 +65,7 @@ def test_a_strangers_lines_are_short() -> None:
         trusted = False
 
     stream = Endless()
-    lines = _FromAnybody(stream)
+    lines = _UnauthenticatedStream(stream)
     assert [len(lines.readline()) for _ in range(3)] == [1024] * 3
     stream.trusted = True
     assert len(lines.readline()) == 5000

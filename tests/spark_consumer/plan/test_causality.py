@@ -20,7 +20,7 @@ from spark_consumer.apply.workers.read_conflicts import unapplied_rows, with_con
 from spark_consumer.apply.workers.weights import replace_by_weights
 from spark_consumer.plan.causality import causality_of
 from spark_consumer.plan.conflicts import Causality, Normalization
-from spark_consumer.plan.plan import Mode, SlicePlan, TablePlan
+from spark_consumer.plan.plan import ApplyMode, SlicePlan, TablePlan
 from spark_consumer.plan.statements import Limits
 from spark_consumer.rows.results import OrderedChange, RowTally, RowToShare
 from spark_consumer.rows.slice_rows import RangeRows
@@ -59,7 +59,7 @@ def key(*columns: str | tuple[str, int]) -> UniqueKey:
     )
 
 
-def planned(structure: TableStructure, mode: Mode = Mode.COMPACT, **more: Any) -> TablePlan:
+def planned(structure: TableStructure, mode: ApplyMode = ApplyMode.COMPACT, **more: Any) -> TablePlan:
     header = widened(row_schema(structure).header)
     return TablePlan(header, structure, mode, (structure.db, structure.table), ("id", "n", "s"), **more)
 
@@ -199,7 +199,7 @@ def test_the_rest_of_a_compacted_slice_has_no_row_that_comes_to_nothing() -> Non
     keys = [row_key(T, change.after or change.before or {}) for change in changes]
     values = [row_value(change, 0, seq, "g") for seq, change in enumerate(changes)]
     applied = [{0: (2, b"\x01")}]
-    for mode, expected in ((Mode.COMPACT, [3]), (Mode.ORDERED, [0, 1, 3])):
+    for mode, expected in ((ApplyMode.COMPACT, [3]), (ApplyMode.ORDERED, [0, 1, 3])):
         plan = SlicePlan((planned(T, mode),), Limits(2_000)).row_by_row()
         found = list(unapplied_rows(plan, applied, RangeRows(keys, values, 0, range(4))))
         assert [r.seq for r in found if isinstance(r, OrderedChange)] == expected
@@ -220,10 +220,10 @@ def test_children_go_with_their_parent_and_not_with_each_other() -> None:
 @pytest.mark.parametrize(
     ("plan", "target"),
     [
-        (planned(T, Mode.ORDERED, cascades=True), target_of(T)),
-        (planned(T, Mode.ORDERED, dropped=frozenset({"delete"})), target_of(T)),
-        (planned(T, Mode.ORDERED, locator=RowLocator(RowMatch.EXACT)), target_of(T)),
-        (planned(TableStructure("d", "t", COLUMNS), Mode.ORDERED, locator=BY_ROW), target_of(T)),
+        (planned(T, ApplyMode.ORDERED, cascades=True), target_of(T)),
+        (planned(T, ApplyMode.ORDERED, dropped=frozenset({"delete"})), target_of(T)),
+        (planned(T, ApplyMode.ORDERED, locator=RowLocator(RowMatch.EXACT)), target_of(T)),
+        (planned(TableStructure("d", "t", COLUMNS), ApplyMode.ORDERED, locator=BY_ROW), target_of(T)),
         (planned(replace(T, before_columns=("id",))), target_of(T)),
         (planned(T), target_of(T, UniqueKey("f", (TargetKeyPart(None),)))),
         (planned(T), target_of(T, definition="... UNIQUE (id, p WITHOUT OVERLAPS)")),
@@ -255,7 +255,7 @@ def test_what_hangs_together_with_such_a_table_is_one_group_with_it() -> None:
     opaque = target_of(T, UniqueKey("f", (TargetKeyPart(None),)))
     made = causality((planned(T), opaque), (planned(C), target_of(C)), foreign=to_t)
     assert made.tables[0].whole == made.tables[1].whole is not None
-    family = [(planned(one, Mode.ORDERED, cascades=True), target_of(one)) for one in (T, C)]
+    family = [(planned(one, ApplyMode.ORDERED, cascades=True), target_of(one)) for one in (T, C)]
     made = causality(*family)
     assert made.tables[0].whole == made.tables[1].whole is not None
     apart = causality((planned(T), target_of(T)), (planned(C), target_of(C)), by_tables=True)

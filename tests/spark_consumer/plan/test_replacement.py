@@ -10,9 +10,9 @@ from schemas.structure import TableStructure
 from spark_consumer.apply.prepared import PreparedRows, Writes, apply_directives
 from spark_consumer.apply.tables.error_log import Directive
 from spark_consumer.epochs.slices import LoggedEpoch, Slice
-from spark_consumer.plan.plan import Mode, TablePlan
+from spark_consumer.plan.plan import ApplyMode, TablePlan
 from spark_consumer.plan.refusal import Event
-from spark_consumer.plan.replacement import repeated
+from spark_consumer.plan.replacement import read_repeatable
 from spark_consumer.plan.statements import Limits
 from spark_consumer.rows.ordered import OrderedRow, statements
 from tests.support.epochs.fake_topic import integer
@@ -32,19 +32,19 @@ from tests.support.epochs.records import epoch_record
 )
 @pytest.mark.parametrize("flavor", FLAVORS)
 def test_what_sets_or_removes_rows_that_it_names_runs_as_it_is(statement: str, flavor: str) -> None:
-    found = repeated(statement, flavor)  # type: ignore[arg-type]
+    found = read_repeatable(statement, flavor)  # type: ignore[arg-type]
     assert found is not None
     assert (found.sql, found.rows, found.table[:2]) == (statement, None, ("d", "t"))
 
 
 def test_an_insert_becomes_replace() -> None:
-    found = repeated(
+    found = read_repeatable(
         "/* INSERT */ insert into d.t (Id, s, v) values (1, 'insert', NULL), (2, NULL, 3);", "mysql"
     )
     assert found is not None
     assert found.sql == "/* INSERT */ REPLACE into d.t (Id, s, v) values (1, 'insert', NULL), (2, NULL, 3);"
     assert found.given(["a", "b", "c"]) == {"id"}
-    found = repeated("REPLACE d.t VALUES (1, 2)", "mariadb")
+    found = read_repeatable("REPLACE d.t VALUES (1, 2)", "mariadb")
     assert found is not None
     assert (found.sql, found.given(["A", "b"]), found.given(["a"])) == (
         "REPLACE d.t VALUES (1, 2)",
@@ -90,13 +90,13 @@ def test_an_insert_becomes_replace() -> None:
     ],
 )
 def test_what_may_do_something_else_the_second_time_is_not_repeated(statement: str) -> None:
-    assert repeated(statement, "mysql") is None
+    assert read_repeatable(statement, "mysql") is None
 
 
 def test_what_runs_in_the_place_of_a_delete_removes_nothing_of_its_own() -> None:
     """The event would have taken along what hangs on its row."""
     structure = TableStructure("d", "t", (integer("id"),), ("id",))
-    table = TablePlan(b"", structure, Mode.ORDERED, ("d", "t"), ("id",), cascades=True)
+    table = TablePlan(b"", structure, ApplyMode.ORDERED, ("d", "t"), ("id",), cascades=True)
     row = OrderedRow(table, 7, 3, 0, ord("d"), b"`id`=1", None, None)
     [made] = statements([row], Limits(2_000))
     assert made.cascade_from == b"`id`=1"

@@ -11,7 +11,7 @@ from schemas.errors import DownstreamError, LogError, Where
 from schemas.structure import TableStructure
 from schemas.wire.avro_schema import KEY_CHANGE, row_schema
 from spark_consumer.apply.prepared import ordered_rows
-from spark_consumer.plan.plan import Mode, SlicePlan, TablePlan, plan_slice
+from spark_consumer.plan.plan import ApplyMode, SlicePlan, TablePlan, plan_slice
 from spark_consumer.plan.statements import Limits
 from spark_consumer.rows.ordered import OrderedRow, statements
 from spark_consumer.rows.render import UnknownHeader, render
@@ -30,7 +30,7 @@ PARENT = TableStructure("d", "p", (integer("id"), integer("v", nullable=True)), 
 NO_KEY = TableStructure("d", "n", (integer("a"), text_column("s", nullable=True)), ())
 
 
-def planned(structure: TableStructure, mode: Mode, *, cascades: bool = False) -> TablePlan:
+def planned(structure: TableStructure, mode: ApplyMode, *, cascades: bool = False) -> TablePlan:
     names = tuple(column.name for column in structure.columns)
     name = (structure.db, structure.table)
     locator = BY_KEY if structure.key else BY_ROW
@@ -52,7 +52,7 @@ def sql(table: TablePlan, *changes: Change) -> list[bytes]:
 
 
 def test_rows_are_put_back_into_the_upstreams_order() -> None:
-    table = planned(PARENT, Mode.ORDERED)
+    table = planned(PARENT, ApplyMode.ORDERED)
     one, two = {"id": 1, "v": None}, {"id": 1, "v": 2}
     assert sql(table, insert(PARENT, one), update(PARENT, one, two), delete(PARENT, two)) == [
         b"INSERT INTO `d`.`p` (`id`,`v`) VALUES (1,NULL)",
@@ -63,7 +63,7 @@ def test_rows_are_put_back_into_the_upstreams_order() -> None:
 
 @pytest.mark.parametrize(("gives_way", "verb"), [(True, b"REPLACE"), (False, b"INSERT")])
 def test_a_row_that_is_written_again_removes_what_has_its_key(gives_way: bool, verb: bytes) -> None:
-    table = replace(planned(PARENT, Mode.ORDERED), safe=True, is_repeat=True, gives_way=gives_way)
+    table = replace(planned(PARENT, ApplyMode.ORDERED), safe=True, is_repeat=True, gives_way=gives_way)
     one, two = {"id": 1, "v": None}, {"id": 1, "v": 2}
     changes = [insert(PARENT, one), update(PARENT, one, two), delete(PARENT, two)]
     changes += [
@@ -81,7 +81,7 @@ def test_a_row_that_is_written_again_removes_what_has_its_key(gives_way: bool, v
 
 
 def test_a_key_change_is_one_update_so_that_it_cascades() -> None:
-    table = planned(PARENT, Mode.ORDERED)
+    table = planned(PARENT, ApplyMode.ORDERED)
     halves = (
         delete(PARENT, {"id": 1, "v": 5}, KEY_CHANGE),
         insert(PARENT, {"id": 9, "v": 5}, KEY_CHANGE),
@@ -90,7 +90,7 @@ def test_a_key_change_is_one_update_so_that_it_cascades() -> None:
 
 
 def test_without_a_key_the_whole_row_is_matched() -> None:
-    table = planned(NO_KEY, Mode.ORDERED)
+    table = planned(NO_KEY, ApplyMode.ORDERED)
     [statement] = sql(table, delete(NO_KEY, {"a": 1, "s": None}))
     assert statement.startswith(b"DELETE FROM `d`.`n` WHERE ")
     assert b"`s` IS NULL" in statement
@@ -99,20 +99,20 @@ def test_without_a_key_the_whole_row_is_matched() -> None:
 
 @pytest.mark.parametrize(("flags", "checks"), [(0, True), (0x02, False), (0x11, False), (0x12, False)])
 def test_the_rows_flags_decide_whether_foreign_keys_act(flags: int, checks: bool) -> None:
-    table = planned(PARENT, Mode.ORDERED, cascades=True)
+    table = planned(PARENT, ApplyMode.ORDERED, cascades=True)
     rows = rendered(table, delete(PARENT, {"id": 1, "v": 5}, flags))
     assert [one.foreign_key_checks for one in statements(rows, Limits(2_000))] == [checks]
 
 
 def test_a_row_that_is_there_twice_stops_the_channel() -> None:
-    table = planned(PARENT, Mode.ORDERED)
+    table = planned(PARENT, ApplyMode.ORDERED)
     rows = rendered(table, delete(PARENT, {"id": 1, "v": 5}))
     with pytest.raises(LogError, match="TR553"):
         list(statements(rows * 2, Limits(2_000)))
 
 
 def test_compacted_tables_yield_deletes_before_inserts_and_a_tally() -> None:
-    plan = SlicePlan((planned(PARENT, Mode.COMPACT),), Limits(2_000))
+    plan = SlicePlan((planned(PARENT, ApplyMode.COMPACT),), Limits(2_000))
     before, after = {"id": 1, "v": 1}, {"id": 1, "v": 2}
     value = row_value(update(PARENT, before, after), 7, 0, "g")
     results = list(render(plan, RangeRows([row_key(PARENT, after)], [value])))
@@ -125,7 +125,7 @@ def test_compacted_tables_yield_deletes_before_inserts_and_a_tally() -> None:
 
 
 def test_skipped_tables_are_counted_and_not_written() -> None:
-    plan = SlicePlan((planned(PARENT, Mode.SKIP),), Limits(2_000))
+    plan = SlicePlan((planned(PARENT, ApplyMode.SKIP),), Limits(2_000))
     change = insert(PARENT, {"id": 1, "v": 1})
     value = row_value(change, 7, 0, "g")
     results = list(render(plan, RangeRows([row_key(PARENT, {"id": 1})], [value])))
@@ -154,8 +154,8 @@ def table_of(*writable: str, generated: tuple[str, ...] = (), in_family: bool = 
 
 
 def test_a_plan_follows_the_downstreams_table() -> None:
-    assert plan_for(table_of("id", "v")).mode is Mode.COMPACT
-    assert plan_for(table_of("id", "v", "extra")).mode is Mode.ORDERED
+    assert plan_for(table_of("id", "v")).mode is ApplyMode.COMPACT
+    assert plan_for(table_of("id", "v", "extra")).mode is ApplyMode.ORDERED
     assert plan_for(table_of("id", "v", in_family=True)).cascades
     assert plan_for(table_of("id", generated=("v",))).writable == ("id",)
 

@@ -18,7 +18,7 @@ from schemas.structure import TableStructure, has_full_images
 from schemas.wire.avro_schema import KEY_CHANGE, envelope, row_schema
 from schemas.wire.epoch import EpochCommitted
 from spark_consumer.apply.prepared import ordered_rows
-from spark_consumer.plan.plan import Mode, SlicePlan, plan_slice
+from spark_consumer.plan.plan import ApplyMode, SlicePlan, plan_slice
 from spark_consumer.plan.statements import Limits
 from spark_consumer.rows.ordered import statements
 from spark_consumer.rows.render import render
@@ -154,9 +154,9 @@ def test_in_safe_mode_only_whole_rows_are_inserted() -> None:
 
 
 def test_deletes_are_compacted_until_another_image_comes_along() -> None:
-    assert {table.mode for table in plan(FULL, DELETED).tables} == {Mode.COMPACT}
-    assert {table.mode for table in plan(FULL, DELETED, UPDATED).tables} == {Mode.ORDERED}
-    assert {table.mode for table in plan(FULL, INSERTED).tables} == {Mode.ORDERED}
+    assert {table.mode for table in plan(FULL, DELETED).tables} == {ApplyMode.COMPACT}
+    assert {table.mode for table in plan(FULL, DELETED, UPDATED).tables} == {ApplyMode.ORDERED}
+    assert {table.mode for table in plan(FULL, INSERTED).tables} == {ApplyMode.ORDERED}
 
 
 def test_an_expression_over_a_column_that_the_image_lacks_has_no_result() -> None:

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from schemas.access.kafka_security import KafkaRefused
 from schemas.errors import DownstreamError, EventId, Where
-from spark_consumer.epochs.fetch import NoRow, Silent
+from spark_consumer.epochs.fetch import InvalidRow, NoResponse
 from spark_consumer.rows import results
 from spark_consumer.rows.reader import InvalidRecord
 from spark_consumer.rows.render import UnevaluableRow, UnknownHeader
@@ -66,8 +66,8 @@ def test_ordinary_results_go_together() -> None:
 @pytest.mark.parametrize(
     "error",
     [
-        Silent("nothing came"),
-        NoRow("no value"),
+        NoResponse("nothing came"),
+        InvalidRow("no value"),
         UnknownHeader(b"\x00\x01"),
         UnevaluableRow("no sure result", Where(table="d.t", epoch=7)),
         InvalidRecord("ValueError: x"),

@@ -16,7 +16,7 @@ from schemas.codegen import compile_function
 from schemas.sql.literals import SESSION_SETUP, compile_renderers
 from schemas.structure import Column, TableStructure
 from spark_consumer.rules.expressions import UnsupportedExpression
-from spark_consumer.rules.expressions.code import Coder
+from spark_consumer.rules.expressions.code import ExpressionCompiler
 from spark_consumer.rules.expressions.filter import value_lines, value_names
 from spark_consumer.rules.expressions.kinds import Unevaluable, collation
 from spark_consumer.rules.expressions.parse import parse
@@ -128,7 +128,7 @@ class Server:
 
     def ours(self, expression: str) -> list[Any]:
         """The same by our code; "unevaluable" for a row that it stops at. Raises UnsupportedExpression."""
-        coder = Coder(self.structure, self.collations)
+        coder = ExpressionCompiler(self.structure, self.collations)
         result = coder.condition(parse(expression))
         body = [*value_lines(self.structure, coder.columns, before=False), *coder.lines, f"return {result}"]
         test = compile_function("test", "v", body, value_names(self.structure) | coder.names, "<test>")

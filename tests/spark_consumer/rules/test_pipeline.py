@@ -61,7 +61,7 @@ def test_the_downstreams_tables_that_rows_may_go_into(
 ) -> None:
     for name in (*may, *may_not):
         db, table = name.split(".")
-        assert rules.may_fill(db, table) is (name in may), name
+        assert rules.may_write_to(db, table) is (name in may), name
 
 
 def _moved(db: str, table: str | None) -> tuple[str, str | None]:

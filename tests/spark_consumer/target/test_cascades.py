@@ -10,9 +10,9 @@ CASCADE, SET_NULL = "CASCADE", "SET NULL"
 def test_a_parent_is_known_by_its_name_in_any_case_of_letters() -> None:
     row = ("d", "k", "d", "child", SET_NULL, "p", "d", "Parent", "id", "int", "")
     cascades = cascades_of([row])
-    assert cascades.act(("D", "PARENT"))
-    assert not cascades.act(("d", "child"))
-    assert not cascades_of([]).act(("d", "parent"))
+    assert cascades.has_effect(("D", "PARENT"))
+    assert not cascades.has_effect(("d", "child"))
+    assert not cascades_of([]).has_effect(("d", "parent"))
 
 
 def test_the_columns_of_a_key_belong_together() -> None:

@@ -16,7 +16,7 @@ from schemas.errors import DownstreamError
 from schemas.structure import Column, TableStructure
 from spark_consumer.apply.applier import Applier
 from spark_consumer.apply.prepared import PreparedRows
-from spark_consumer.plan.plan import Mode
+from spark_consumer.plan.plan import ApplyMode
 from spark_consumer.rules.config import ConsumerConfig
 from spark_consumer.rules.event_filter import EventRule
 from spark_consumer.rules.route import Route
@@ -296,7 +296,7 @@ def test_a_table_altered_on_the_way_is_looked_at_again(
         return again[-1]
 
     applier.apply_planned(made, planned_again)
-    assert [one.table.mode for one in again[0].writes.ordered] == [Mode.ORDERED]
+    assert [one.table.mode for one in again[0].writes.ordered] == [ApplyMode.ORDERED]
     assert downstream.execute(f"SELECT * FROM {db}.t") == [(5, 1, 70000)]
     change = update(t, {"id": 1, "v": 70000}, {"id": 1, "v": 2})
     made = prepared_rows(applier, config, change)

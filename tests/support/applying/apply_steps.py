@@ -23,7 +23,7 @@ from spark_consumer.apply.tables import channel_tables, position_store
 from spark_consumer.epochs.log_reader import LogReader
 from spark_consumer.epochs.position import BEFORE_ALL, ChannelStart
 from spark_consumer.epochs.slices import LoggedEpoch, Slice
-from spark_consumer.plan.plan import Mode, TablePlan, plan_slice, targets_of
+from spark_consumer.plan.plan import ApplyMode, TablePlan, plan_slice, targets_of
 from spark_consumer.plan.statements import Limits, Statement
 from spark_consumer.rows.render import render
 from spark_consumer.rows.slice_rows import RangeRows, SliceRows
@@ -37,7 +37,7 @@ from tests.support.epochs.records import epoch_record
 
 Versions = Callable[[int], Sequence[StructureVersion]]
 _TABLE = TablePlan(
-    b"", TableStructure("d", "t", (integer("id"),), ("id",)), Mode.COMPACT, ("d", "t"), ("id",)
+    b"", TableStructure("d", "t", (integer("id"),), ("id",)), ApplyMode.COMPACT, ("d", "t"), ("id",)
 )
 
 
