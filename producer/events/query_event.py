@@ -16,7 +16,7 @@ from schemas.charsets.collations import CHARSETS
 from schemas.charsets.text import text_of
 from schemas.ddl.kinds import ClassifiedStatement
 from schemas.ddl.lexer import Flavor
-from schemas.ddl.names import Unroutable
+from schemas.ddl.names import CannotRename
 from schemas.ddl.names import in_lower_case as lower_case_ddl
 from schemas.ddl.objects import without_start_transaction
 from schemas.errors import NOWHERE, DecodeError, Where
@@ -108,7 +108,7 @@ def in_lower_case(query: QueryEvent, flavor: Flavor) -> QueryEvent:
     """
     try:
         changed = lower_case_ddl(query.statement, query.default_db, flavor, sql_mode=query.sql_mode or 0)
-    except Unroutable as error:
+    except CannotRename as error:
         raise DecodeError(
             "TR409",
             f"the names of a statement cannot be written in lower case: {error}: {query.statement[:200]}",

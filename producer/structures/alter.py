@@ -33,7 +33,7 @@ from schemas.ddl.table_definition import (
     TableDefinition,
     index_of,
     number_bytes,
-    same,
+    same_name,
 )
 
 # Options of a table, and what else begins a clause without changing columns or keys.
@@ -170,15 +170,15 @@ def _defaults(options: Iterable[Cursor], plan: _Plan, session: DdlContext, datab
 
 def _clause(clause: Clause, rest: Cursor, plan: _Plan, table: TableDefinition, session: DdlContext) -> None:
     """Args: rest: over the clause's definition."""
-    if clause.what == "PARTITION":
+    if clause.object_kind == "PARTITION":
         return
-    if clause.what == "SYSTEM VERSIONING":
+    if clause.object_kind == "SYSTEM VERSIONING":
         plan.versioned = clause.verb == "ADD"
         return
     if not clause.verb:
         _options(rest, plan)
         return
-    if clause.verb == "ADD" and clause.what == "COLUMN":
+    if clause.verb == "ADD" and clause.object_kind == "COLUMN":
         _add(column_element(rest, session, plan.charset), plan, table, clause.if_exists)
     elif clause.verb == "ADD":
         _take_keys(key_element(rest), plan, table)
@@ -222,7 +222,7 @@ def _take_keys(part: TableElement, plan: _Plan, table: TableDefinition) -> None:
     plan.foreign |= part.foreign
     plan.not_null += part.period
     for key in part.keys:
-        there = any(same(known.name, key.name) for known in table.keys)
+        there = any(same_name(known.name, key.name) for known in table.keys)
         if not (part.if_not_exists and there):
             plan.keys.append(key)
     if len(plan.keys) > MAX_KEYS:
@@ -250,17 +250,17 @@ def _known(clause: Clause, table: TableDefinition) -> ColumnDefinition | None:
 
 
 def _drop(clause: Clause, plan: _Plan, table: TableDefinition, session: DdlContext) -> None:
-    if clause.what == "COLUMN":
+    if clause.object_kind == "COLUMN":
         known = _known(clause, table)
         plan.dropped += [known.name] if known else []
-    elif clause.what == "PERIOD" and clause.name.upper() == "SYSTEM_TIME":
+    elif clause.object_kind == "PERIOD" and clause.name.upper() == "SYSTEM_TIME":
         raise Unparsable("system versioning")
-    elif clause.what == "PRIMARY KEY":
+    elif clause.object_kind == "PRIMARY KEY":
         plan.dropped_keys.append("PRIMARY")
-    elif clause.what == "KEY":
+    elif clause.object_kind == "KEY":
         _drop_key(clause.name, plan, table)
-    elif clause.what == "CONSTRAINT":
-        found = next((k for k in table.keys if same(k.name, clause.name) and k.kind != "other"), None)
+    elif clause.object_kind == "CONSTRAINT":
+        found = next((k for k in table.keys if same_name(k.name, clause.name) and k.kind != "other"), None)
         if found is not None and found.hash:
             raise Unparsable(f"whether the key {found.name!r} still is one by hash is not known")
         # MariaDB takes unique keys by hash for no constraints: IF EXISTS leaves them.
@@ -270,7 +270,7 @@ def _drop(clause: Clause, plan: _Plan, table: TableDefinition, session: DdlConte
 
 def _drop_key(name: str, plan: _Plan, table: TableDefinition) -> None:
     """A name of the server's making may belong to another key where foreign keys bring some of their own."""
-    found = next((key for key in table.keys if same(key.name, name)), None)
+    found = next((key for key in table.keys if same_name(key.name, name)), None)
     doubtful = table.foreign and any(not key.named for key in table.keys)
     if doubtful and (found is None or not found.named):
         raise Unparsable(f"which of the keys the server has named {name!r} is not known")
@@ -282,16 +282,16 @@ def _drop_key(name: str, plan: _Plan, table: TableDefinition) -> None:
 
 def _alter(clause: Clause, rest: Cursor, plan: _Plan, table: TableDefinition) -> None:
     """ALTER COLUMN, INDEX, CHECK, CONSTRAINT: nothing but the visibility of columns is of concern."""
-    known = table.column(clause.name) if clause.what == "COLUMN" else None
+    known = table.column(clause.name) if clause.object_kind == "COLUMN" else None
     visible = rest.at("SET", "VISIBLE")
     if known is not None and (visible or rest.at("SET", "INVISIBLE")):
         plan.changed[known.name] = replace(plan.changed.get(known.name, known), invisible=not visible)
 
 
 def _rename(clause: Clause, plan: _Plan, table: TableDefinition) -> None:
-    if clause.what == "KEY":
+    if clause.object_kind == "KEY":
         plan.renamed_keys[clause.name.lower()] = clause.new_name
-    elif clause.what == "COLUMN" and (known := _known(clause, table)) is not None:
+    elif clause.object_kind == "COLUMN" and (known := _known(clause, table)) is not None:
         plan.changed[known.name] = replace(plan.changed.get(known.name, known), name=clause.new_name)
 
 

@@ -116,7 +116,7 @@ def matched(event: TableMap, table: TableDefinition, flavor: Flavor) -> TableStr
     """
     stated, signs, charsets = stated_columns(event)
     stated, period = _without_period(event, stated, table)
-    if flavor == "mariadb" and len(stated) == len(table.columns) + table.without_hash().hashes():
+    if flavor == "mariadb" and len(stated) == len(table.columns) + table.without_hash().hash_column_count():
         # Rebuilding a table drops USING HASH unless it is repeated; not every rebuild is in the log.
         table = table.without_hash()
     stated, hashes = _without_hashes(stated, table, flavor)
@@ -166,7 +166,7 @@ def _without_hashes(
 ) -> tuple[list[Column], list[Column]]:
     """The columns that the definition has, and those that MariaDB adds behind them."""
     extra = len(stated) - len(table.columns)
-    expected = table.hashes() if flavor == "mariadb" else 0
+    expected = table.hash_column_count() if flavor == "mariadb" else 0
     added = stated[len(table.columns) :]
     # Of a table that only TABLE_MAPs have told of, nobody knows which unique keys it has.
     fits = extra == expected or (flavor == "mariadb" and not table.whole)
@@ -250,7 +250,7 @@ def predicted(db: str, table: str, known: TableDefinition, flavor: Flavor) -> Ta
             column.name, "", code, meta, bool(column.nullable), column.unsigned, charset or "", column.members
         )
         columns.append(replace(new, sql_type=sql_type(new)))
-    if flavor == "mariadb" and known.hashes():
+    if flavor == "mariadb" and known.hash_column_count():
         return None
     period = _period(TIMESTAMP2, TIMESTAMP2) if known.versioned else ()
     return TableStructure(db, table, (*columns, *period), known.row_key())

@@ -38,7 +38,7 @@ from schemas.ddl.table_definition import (
     ColumnDefinition,
     KeyDefinition,
     TableDefinition,
-    same,
+    same_name,
 )
 from schemas.quote import quoted
 from schemas.tables import QualifiedName
@@ -269,7 +269,7 @@ class _Work:
         index = self._index_name()
         if "REPLACE" in words:
             table = self._without_index(table, index)
-        elif "EXISTS" in words and any(same(key.name, index) for key in table.keys):
+        elif "EXISTS" in words and any(same_name(key.name, index) for key in table.keys):
             return
         parts, hashed = key_columns(cursor), ("USING", "HASH") in itertools.pairwise(words)
         hashed = key_options(cursor, hashed) and "UNIQUE" in words and cursor.flavor == "mariadb"

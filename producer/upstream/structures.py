@@ -199,7 +199,7 @@ def shown_table(statement: str, db: str, flavor: Flavor) -> Tracked:
     Servers show definitions in utf8mb3: a ? in a member of ENUM or SET may be any character behind the first plane.
     """
     try:
-        table = created(statement, DdlContext(flavor, db, 0, True, shown=True))
+        table = created(statement, DdlContext(flavor, db, 0, True, from_show_create=True))
     except ValueError as error:  # Unparsable, LexError, and numbers that are none
         return Unresolved(f"what SHOW CREATE TABLE says is not understood: {error}", statement[:1000])
     for column in table.columns:

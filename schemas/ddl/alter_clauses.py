@@ -31,10 +31,11 @@ class Clause:
     """A clause of an ALTER TABLE.
 
     Attributes:
-        words: its first words and signs in capitals, "" for quoted names; for messages.
+        first_words: its first words and signs in capitals, "" for quoted names; for messages.
         verb: ``ADD``, ``DROP``, ``MODIFY``, ``CHANGE``, ``RENAME`` or ``ALTER``; "" for options of the table.
-        what: ``COLUMN``, ``KEY`` (an index), ``TABLE``, or the words that the verb stands with; of ADD everything
-            that is a key or a constraint is ``KEY``. ``PARTITION``: partitions, or ORDER BY, and the last clause.
+        object_kind: ``COLUMN``, ``KEY`` (an index), ``TABLE``, or the words that the verb stands with; of ADD
+            everything that is a key or a constraint is ``KEY``. ``PARTITION``: partitions, or ORDER BY; no clause
+            follows it.
         name: the old name of the column or key, or the name of a new one; "" if there is none.
         new_name: for CHANGE and RENAME.
         if_exists: whether it has IF EXISTS or IF NOT EXISTS.
@@ -42,9 +43,9 @@ class Clause:
         definition: the tokens after the names; for ADD, MODIFY and CHANGE starting with the column's new name.
     """
 
-    words: tuple[str, ...]
+    first_words: tuple[str, ...]
     verb: str = ""
-    what: str = ""
+    object_kind: str = ""
     name: str = ""
     new_name: str = ""
     if_exists: bool = False
@@ -87,7 +88,7 @@ def alter_clauses(cursor: Cursor) -> Iterator[Clause]:
         verb = first.key if first.key in _VERBS else ""
         words = (first.key, cursor.peek().key, cursor.peek(1).key)
         if _partitions(first.key, cursor):
-            yield Clause(words, what="PARTITION")
+            yield Clause(words, object_kind="PARTITION")
             return
         if verb == "ADD":
             yield from _added(cursor, words)

@@ -169,7 +169,7 @@ def _always_ignored(kind: str) -> Callable[[Cursor], ClassifiedStatement]:
     return lambda cursor: statement
 
 
-def _upkeep(verb: str) -> Callable[[Cursor], ClassifiedStatement]:
+def _maintenance(verb: str) -> Callable[[Cursor], ClassifiedStatement]:
     def handler(cursor: Cursor) -> ClassifiedStatement:
         cursor.take_any("NO_WRITE_TO_BINLOG", "LOCAL")
         if cursor.take_any("TABLE", "TABLES"):
@@ -221,5 +221,5 @@ _HANDLERS: dict[str, Callable[[Cursor], ClassifiedStatement]] = {
     **{word: _always_ignored(word) for word in ("FLUSH", "INSTALL", "UNINSTALL")},
     "GRANT": lambda cursor: account("GRANT"),
     "REVOKE": lambda cursor: account("REVOKE"),
-    **{word: _upkeep(word) for word in ("ANALYZE", "OPTIMIZE", "REPAIR", "CHECK", "CHECKSUM")},
+    **{word: _maintenance(word) for word in ("ANALYZE", "OPTIMIZE", "REPAIR", "CHECK", "CHECKSUM")},
 }

@@ -136,7 +136,7 @@ def _attribute(
     elif cursor.take("NULL"):
         return True
     elif cursor.take("AUTO_INCREMENT"):
-        return None if session.shown else False
+        return None if session.from_show_create else False
     elif cursor.take("DEFAULT"):
         _default(cursor)
     elif cursor.take("SERIAL", "DEFAULT", "VALUE"):

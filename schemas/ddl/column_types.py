@@ -69,7 +69,7 @@ class DdlContext:
         sql_mode: the bit set.
         explicit_timestamps: explicit_defaults_for_timestamp; None if it is not in the log.
         server_charset: of collation_server; None if it is not in the log.
-        shown: whether the text is from SHOW CREATE TABLE, which writes every NOT NULL.
+        from_show_create: whether the text is from SHOW CREATE TABLE, which writes every NOT NULL.
     """
 
     flavor: Flavor
@@ -77,7 +77,7 @@ class DdlContext:
     sql_mode: int = 0
     explicit_timestamps: bool | None = None
     server_charset: str | None = None
-    shown: bool = False
+    from_show_create: bool = False
 
     @property
     def escapes(self) -> bool:

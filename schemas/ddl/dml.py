@@ -11,14 +11,14 @@ _MODIFIERS = ("LOW_PRIORITY", "HIGH_PRIORITY", "DELAYED", "QUICK", "IGNORE")
 _AFTER_TABLES = ("SET", "WHERE", "ORDER", "LIMIT", "RETURNING", "USING")
 
 
-class Dml(NamedTuple):
+class DmlStatement(NamedTuple):
     """A statement's verb, and all tables that it may change itself (its triggers may change others)."""
 
     verb: str
     tables: tuple[TableName, ...]
 
 
-def read_dml(statement: str, default_db: str, flavor: Flavor, *, sql_mode: int = 0) -> Dml | None:
+def read_dml(statement: str, default_db: str, flavor: Flavor, *, sql_mode: int = 0) -> DmlStatement | None:
     """Find the tables that a statement may change; None if its text does not determine them, or it is not DML.
 
     Args:
@@ -33,7 +33,7 @@ def read_dml(statement: str, default_db: str, flavor: Flavor, *, sql_mode: int =
         return None
 
 
-def _read(cursor: Cursor) -> Dml | None:
+def _read(cursor: Cursor) -> DmlStatement | None:
     verb = cursor.take_any("INSERT", "REPLACE", "UPDATE", "DELETE", "LOAD")
     if verb == "LOAD":
         return _load(cursor)
@@ -43,7 +43,7 @@ def _read(cursor: Cursor) -> Dml | None:
         pass
     if verb in ("INSERT", "REPLACE"):
         cursor.take("INTO")
-        return Dml(verb, (cursor.table(),))
+        return DmlStatement(verb, (cursor.table(),))
     if verb == "DELETE":
         while not cursor.take("FROM"):
             if cursor.next().kind is TokenKind.END:
@@ -52,10 +52,10 @@ def _read(cursor: Cursor) -> Dml | None:
     if verb == "DELETE" and following == "USING":
         # The names before are aliases of these.
         tables, _ = _tables(cursor)
-    return Dml(verb, tuple(tables))
+    return DmlStatement(verb, tuple(tables))
 
 
-def _load(cursor: Cursor) -> Dml | None:
+def _load(cursor: Cursor) -> DmlStatement | None:
     """Read ``LOAD DATA … INFILE 'file' [REPLACE | IGNORE] INTO TABLE name …``; the verb is its effect on rows."""
     if not cursor.take_any("DATA", "XML"):
         return None
@@ -64,7 +64,7 @@ def _load(cursor: Cursor) -> Dml | None:
         if token.key == "REPLACE":
             verb = "REPLACE"
         elif token.key == "INTO" and cursor.take("TABLE"):
-            return Dml(verb, (cursor.table(),))
+            return DmlStatement(verb, (cursor.table(),))
     return None
 
 

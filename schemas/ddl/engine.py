@@ -8,7 +8,7 @@ from schemas.ddl.cursor import TokenList
 from schemas.ddl.lexer import Flavor, Lexer, Token, TokenKind, dialect_of
 
 #: engines that InnoDB can replace: their tables contain and keep their own rows
-PLAIN = frozenset({"MYISAM", "ARIA", "MARIA", "MEMORY", "HEAP", "CSV", "ARCHIVE", "ISAM"})
+REPLACEABLE = frozenset({"MYISAM", "ARIA", "MARIA", "MEMORY", "HEAP", "CSV", "ARCHIVE", "ISAM"})
 INNODB = "InnoDB"
 
 
@@ -23,10 +23,10 @@ def has_foreign_key(statement: str, flavor: Flavor, *, sql_mode: int = 0) -> boo
     return any(token.key == "REFERENCES" for token in Lexer(statement, dialect_of(flavor, sql_mode)))
 
 
-def in_innodb(statement: str, flavor: Flavor, *, sql_mode: int = 0) -> str:
-    """Replace each engine of ``PLAIN`` in a CREATE TABLE or ALTER TABLE with InnoDB, also in its partitions."""
+def with_innodb(statement: str, flavor: Flavor, *, sql_mode: int = 0) -> str:
+    """Replace each engine of ``REPLACEABLE`` in a CREATE TABLE or ALTER TABLE with InnoDB, also in its partitions."""
     tokens = TokenList(statement, dialect_of(flavor, sql_mode))
-    for token in reversed([engine for engine in _engines(tokens) if _name(engine) in PLAIN]):
+    for token in reversed([engine for engine in _engines(tokens) if _name(engine) in REPLACEABLE]):
         statement = f"{statement[: token.start]}{INNODB}{statement[token.end :]}"
     return statement
 

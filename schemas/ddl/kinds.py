@@ -66,7 +66,7 @@ class ClassifiedStatement:
     references: tuple[Reference, ...] = ()
 
 
-_UPKEEP = "maintenance changes no rows"
+_MAINTENANCE = "maintenance changes no rows"
 _SERVER = "server objects belong to each server"
 _STORAGE = "the locations of files belong to each server"
 _TEMPORARY = "the rows of temporary tables are not in the binlog, so the tables are not needed"
@@ -74,8 +74,8 @@ _NOTHING = "only comments, which no server executes"
 
 #: the object or first words of statements that are not replicated, and the reason
 IGNORED_REASONS: dict[str, str] = {
-    **dict.fromkeys(("ANALYZE TABLE", "OPTIMIZE TABLE", "REPAIR TABLE", "CHECK TABLE"), _UPKEEP),
-    **dict.fromkeys(("CHECKSUM TABLE", "FLUSH", "CACHE INDEX", "LOAD INDEX"), _UPKEEP),
+    **dict.fromkeys(("ANALYZE TABLE", "OPTIMIZE TABLE", "REPAIR TABLE", "CHECK TABLE"), _MAINTENANCE),
+    **dict.fromkeys(("CHECKSUM TABLE", "FLUSH", "CACHE INDEX", "LOAD INDEX"), _MAINTENANCE),
     **dict.fromkeys(("SERVER", "INSTANCE", "RESOURCE GROUP", "SPATIAL REFERENCE SYSTEM"), _SERVER),
     **dict.fromkeys(("INSTALL", "UNINSTALL", "LOADABLE FUNCTION"), _SERVER),
     **dict.fromkeys(("TABLESPACE", "UNDO TABLESPACE", "LOGFILE GROUP"), _STORAGE),

@@ -15,7 +15,7 @@ from schemas.ddl.classify import classify
 from schemas.ddl.cursor import Reference, TokenList
 from schemas.ddl.kinds import Category, ClassifiedStatement
 from schemas.ddl.lexer import Dialect, Flavor, LexError, TokenKind, dialect_of
-from schemas.ddl.view_query import Qualified, Read, UnreadableQuery, read_query
+from schemas.ddl.view_query import Qualifier, QueryTable, UnreadableQuery, read_query
 from schemas.letter_case import lowered
 from schemas.quote import quoted
 
@@ -33,12 +33,12 @@ _SEQUENCE_FUNCTIONS = ("NEXTVAL", "LASTVAL", "SETVAL")
 _ORACLE = 0x200  # of sql_mode
 
 
-class Unroutable(ValueError):
+class CannotRename(ValueError):
     """The names in a statement cannot be changed reliably."""
 
 
 @dataclass(frozen=True)
-class Renamed:
+class RenamedStatement:
     """A DDL with its new names, and the default database to run it with."""
 
     statement: str
@@ -52,50 +52,50 @@ def rename(
     new_name: NewName,
     *,
     sql_mode: int = 0,
-    may_exist: bool = False,
-    read_name: NewName | None = None,
-) -> Renamed:
+    if_not_exists: bool = False,
+    name_in_query: NewName | None = None,
+) -> RenamedStatement:
     """Rename the tables and databases in a DDL; new names have backticks and the database.
 
     Args:
         statement, default_db, flavor, sql_mode: as for ``classify``.
-        may_exist: CREATE TABLE and CREATE DATABASE get IF NOT EXISTS.
-        read_name: like ``new_name``, for the tables that a view reads.
+        if_not_exists: CREATE TABLE and CREATE DATABASE get IF NOT EXISTS.
+        name_in_query: like ``new_name``, for the tables that a view reads.
 
     Raises:
-        Unroutable: some name would have to change, and the text does not show for sure where.
+        CannotRename: some name would have to change, and the text does not show for sure where.
     """
     dialect = dialect_of(flavor, sql_mode)
     found = classify(statement, default_db, flavor, sql_mode=sql_mode)
     if found.category is not Category.DDL:
-        raise Unroutable(f"it is not a replicated DDL: {found.reason or found.kind}")
+        raise CannotRename(f"it is not a replicated DDL: {found.reason or found.kind}")
     text = _Text(statement, dialect, default_db, new_name)
     changes = [text.change(reference) for reference in found.references]
     if found.kind in _BODIES:
         changes += text.body(found)
     elif found.kind in _WITH_QUERY:
         aliases = "DUALITY" not in found.kind
-        changes += text.query(found.references[0].end, read_name or new_name, sql_mode, aliases=aliases)
-    if may_exist and found.references:
-        changes.append(text.may_exist(found.references[0]))
+        changes += text.query(found.references[0].end, name_in_query or new_name, sql_mode, aliases=aliases)
+    if if_not_exists and found.references:
+        changes.append(text.if_not_exists(found.references[0]))
     if found.database and not found.references:
         # ALTER DATABASE without a name means the session's own.
         default_db = new_name(found.database, None)[0]
-    return Renamed(text.replaced(filter(None, changes)), default_db)
+    return RenamedStatement(text.replaced(filter(None, changes)), default_db)
 
 
-def in_lower_case(statement: str, default_db: str, flavor: Flavor, *, sql_mode: int = 0) -> Renamed:
+def in_lower_case(statement: str, default_db: str, flavor: Flavor, *, sql_mode: int = 0) -> RenamedStatement:
     """Convert the names of databases and tables in a DDL to lower case, as on a server that ignores their case.
 
     The queries of views and the bodies of programs do not change.
 
     Raises:
-        Unroutable: a comment stands inside of a name.
+        CannotRename: a comment stands inside of a name.
     """
     default_db = lowered(default_db)
     found = classify(statement, default_db, flavor, sql_mode=sql_mode)
     if found.category not in (Category.DDL, Category.OBJECT):
-        return Renamed(statement, default_db)
+        return RenamedStatement(statement, default_db)
     table = lowered if found.category is Category.DDL else str
     names = max((reference.end for reference in found.references), default=0)
     text = _Text(
@@ -109,7 +109,7 @@ def in_lower_case(statement: str, default_db: str, flavor: Flavor, *, sql_mode: 
     changes = [text.change(reference) for reference in found.references]
     if found.kind in _BODIES:
         changes += text.body(found)
-    return Renamed(text.replaced(filter(None, changes)), default_db)
+    return RenamedStatement(text.replaced(filter(None, changes)), default_db)
 
 
 @dataclass(frozen=True)
@@ -128,7 +128,7 @@ class _Text:
         end: offset at which to stop reading; None means the statement's end.
 
     Raises:
-        Unroutable: a quote or comment is not closed.
+        CannotRename: a quote or comment is not closed.
     """
 
     def __init__(
@@ -143,7 +143,7 @@ class _Text:
         try:
             self._tokens = TokenList(statement, dialect, end)
         except LexError as error:
-            raise Unroutable(str(error)) from error
+            raise CannotRename(str(error)) from error
         self._flavor = dialect.flavor
         self._default_db = default_db
         self._new_name = new_name
@@ -157,11 +157,11 @@ class _Text:
         text = quoted(*filter(None, new))
         return self._at(reference.start, reference.end, text)
 
-    def may_exist(self, created: Reference) -> _Change | None:
+    def if_not_exists(self, created: Reference) -> _Change | None:
         """Return the change that adds IF NOT EXISTS before a created name, None if it is already there."""
         index = next(i for i, token in enumerate(self._tokens) if token.start >= created.start)
         if any(token.key == "REPLACE" for token in self._tokens[:index]):
-            raise Unroutable("OR REPLACE would remove rows of other tables")
+            raise CannotRename("OR REPLACE would remove rows of other tables")
         if index and self._tokens[index - 1].key == "EXISTS":
             return None
         return _Change(created.start, created.start, "IF NOT EXISTS ")
@@ -238,18 +238,18 @@ class _Text:
             if self._tokens.key(begin) == "(":
                 begin = 1 + next(i for i, token in enumerate(self._tokens) if i > begin and token.key == ")")
             if self._tokens.key(begin) != "AS":
-                raise Unroutable("its query was not found")
+                raise CannotRename("its query was not found")
             oracle = self._flavor == "mariadb" and bool(sql_mode & _ORACLE)
             query = read_query(self._tokens, begin + 1, self._default_db, self._flavor, oracle=oracle)
         except (UnreadableQuery, StopIteration) as error:
-            raise Unroutable(f"its query is not understood: {error}") from error
+            raise CannotRename(f"its query is not understood: {error}") from error
         new = {read: new_name(read.reference.db, read.reference.table) for read in query.reads}
         for read, name in new.items():
             yield from self._read(read, name, aliases)
         for one in query.qualified:
             yield self._qualifier(one, new, new_name)
 
-    def _read(self, read: Read, new: tuple[str, str | None], aliases: bool) -> Iterator[_Change | None]:
+    def _read(self, read: QueryTable, new: tuple[str, str | None], aliases: bool) -> Iterator[_Change | None]:
         """Yield the changes for a table that a query reads."""
         reference = read.reference
         if new == (reference.db, reference.table):
@@ -258,13 +258,13 @@ class _Text:
         if read.sequence or read.alias is not None or new[1] == reference.table:
             return
         if read.alias_at is None or not aliases:
-            raise Unroutable(
+            raise CannotRename(
                 f"its query qualifies columns with the table {reference.table}, which has another name"
             )
         yield _Change(read.alias_at, read.alias_at, f" AS {quoted(reference.table or '')}")
 
     def _qualifier(
-        self, one: Qualified, new: Mapping[Read, tuple[str, str | None]], new_name: NewName
+        self, one: Qualifier, new: Mapping[QueryTable, tuple[str, str | None]], new_name: NewName
     ) -> _Change | None:
         """Return the change of a database that qualifies a column or a function."""
         there = [read for read in new if read.reference.db == one.db]
@@ -274,7 +274,7 @@ class _Text:
         if found == {one.db}:
             return None
         if len(found) > 1 or not there or one.name is None:
-            raise Unroutable(f"its query uses an object in {one.db}, which has another name here")
+            raise CannotRename(f"its query uses an object in {one.db}, which has another name here")
         return self._at(one.start, one.end, quoted(found.pop()))
 
     def replaced(self, changes: Iterator[_Change]) -> str:
@@ -287,12 +287,12 @@ class _Text:
 
     def _at(self, start: int, end: int, text: str) -> _Change:
         if any(gap_start < end and start < gap_end for gap_start, gap_end in self._tokens.gaps):
-            raise Unroutable(f"there is a comment inside the name {self._statement[start:end]!r}")
+            raise CannotRename(f"there is a comment inside the name {self._statement[start:end]!r}")
         return _Change(start, end, text)
 
     def _reference(self, index: int, default_db: str) -> Reference:
         """Read the table at ``index``."""
         found = self._tokens.table_at(index, default_db)
         if found is None:
-            raise Unroutable(f"expected a table's name after {self._tokens[index - 1].text!r}")
+            raise CannotRename(f"expected a table's name after {self._tokens[index - 1].text!r}")
         return found

@@ -93,7 +93,7 @@ class TableDefinition:
 
     def column(self, name: str) -> ColumnDefinition | None:
         """Return a column by its name, ignoring case."""
-        return next((c for c in self.columns if same(c.name, name)), None)
+        return next((c for c in self.columns if same_name(c.name, name)), None)
 
     def row_key(self) -> tuple[str, ...]:
         """Return the columns of the primary key, or of the unique key that the servers use instead."""
@@ -159,7 +159,7 @@ class TableDefinition:
         """Return it with all keys without USING HASH."""
         return replace(self, keys=tuple(replace(key, hash=False) for key in self.keys))
 
-    def hashes(self) -> int:
+    def hash_column_count(self) -> int:
         """Return the number of hidden columns that MariaDB appends for unique keys too long for an index."""
         return sum(key.kind == "unique" and self.hashed(key) for key in self.keys)
 
@@ -212,11 +212,11 @@ def number_bytes(column: ColumnDefinition) -> int:
     return size if size <= 4 else 8
 
 
-def same(one: str, other: str) -> bool:
+def same_name(one: str, other: str) -> bool:
     """Whether two names of columns or keys are equal, ignoring case."""
     return one == other or one.lower() == other.lower()
 
 
 def index_of(names: Iterable[str], name: str) -> int:
     """Return the index of a name, or -1."""
-    return next((i for i, known in enumerate(names) if same(known, name)), -1)
+    return next((i for i, known in enumerate(names) if same_name(known, name)), -1)

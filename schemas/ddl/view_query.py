@@ -84,7 +84,7 @@ class UnreadableQuery(ValueError):
 
 
 @dataclass(frozen=True)
-class Read:
+class QueryTable:
     """A table or sequence that a query reads.
 
     Attributes:
@@ -105,7 +105,7 @@ class Read:
 
 
 @dataclass(frozen=True)
-class Qualified:
+class Qualifier:
     """A database that qualifies a column or a function; ``[start, end)`` is the database's name.
 
     Attributes:
@@ -119,15 +119,15 @@ class Qualified:
 
 
 @dataclass
-class Query:
+class QueryNames:
     """The names in a query."""
 
-    reads: list[Read] = field(default_factory=list)
-    qualified: list[Qualified] = field(default_factory=list)
+    reads: list[QueryTable] = field(default_factory=list)
+    qualified: list[Qualifier] = field(default_factory=list)
 
 
 @dataclass
-class _Level:
+class _Scope:
     """A query or an expression, in parentheses or the whole text.
 
     Attributes:
@@ -144,15 +144,15 @@ class _Level:
     ctes: frozenset[str] = frozenset()
     unsure: frozenset[str] = frozenset()
 
-    def nested(self) -> _Level:
-        """Return the level of a parenthesis that opens here."""
+    def nested(self) -> _Scope:
+        """Return the scope of a parenthesis that opens here."""
         tables = self.state == "from" and self.expecting
-        return _Level("from" if tables else "", tables, True, self.ctes, self.unsure)
+        return _Scope("from" if tables else "", tables, True, self.ctes, self.unsure)
 
 
 def read_query(
     tokens: TokenList, start: int, default_db: str, flavor: Flavor, *, oracle: bool = False
-) -> Query:
+) -> QueryNames:
     """Read the names in a query.
 
     Args:
@@ -171,8 +171,8 @@ class _Reader:
     def __init__(self, tokens: TokenList, start: int, default_db: str, flavor: Flavor, oracle: bool) -> None:
         self._tokens, self._at = tokens, start
         self._default_db, self._flavor, self._oracle = default_db, flavor, oracle
-        self._levels = [_Level()]
-        self.query = Query()
+        self._scopes = [_Scope()]
+        self.query = QueryNames()
 
     # -- tokens ----------------------------------------------------------------------------------
 
@@ -202,54 +202,54 @@ class _Reader:
     def read(self) -> None:
         while self._at < len(self._tokens):
             self._next()
-        if len(self._levels) != 1:
+        if len(self._scopes) != 1:
             raise UnreadableQuery("parentheses do not match")
-        if self._levels[0].expecting:
+        if self._scopes[0].expecting:
             self._reference()
 
     def _next(self) -> None:
-        level = self._levels[-1]
-        fresh, level.fresh = level.fresh, False
-        if not self._step(level, fresh):
+        scope = self._scopes[-1]
+        fresh, scope.fresh = scope.fresh, False
+        if not self._step(scope, fresh):
             self._other()
 
-    def _step(self, level: _Level, fresh: bool) -> bool:
+    def _step(self, scope: _Scope, fresh: bool) -> bool:
         """Read the next part of a query; False if it is part of an expression."""
         key = self._key()
         plain = self._key(-1) != "."
         if key == "(":
-            self._levels.append(level.nested())
-            level.expecting = False
+            self._scopes.append(scope.nested())
+            scope.expecting = False
         elif key == ")":
-            if level.expecting:
+            if scope.expecting:
                 self._reference()
-            self._levels.pop()
-            if not self._levels:
+            self._scopes.pop()
+            if not self._scopes:
                 raise UnreadableQuery("parentheses do not match")
         elif plain and key == "WITH" and fresh and self._key(1) != "(":
-            self._common_tables(level)
+            self._common_tables(scope)
             return True
         elif plain and key == "SELECT":
-            level.state, level.expecting = "select", False
-        elif plain and key == "VALUES" and (fresh or level.expecting):
-            level.state, level.expecting = "", False
-        elif plain and key == "TABLE" and self._flavor == "mysql" and self._begins_query(level, fresh):
-            level.state, level.expecting = "", False
+            scope.state, scope.expecting = "select", False
+        elif plain and key == "VALUES" and (fresh or scope.expecting):
+            scope.state, scope.expecting = "", False
+        elif plain and key == "TABLE" and self._flavor == "mysql" and self._begins_query(scope, fresh):
+            scope.state, scope.expecting = "", False
             self._at += 1
-            self._table(level, may_have_alias=False)
+            self._table(scope, may_have_alias=False)
             return True
-        elif plain and key == "FROM" and level.state == "select" and not self._from_of_function():
-            level.state, level.expecting = "from", True
-        elif level.state == "from":
-            return self._in_tables(level, key)
+        elif plain and key == "FROM" and scope.state == "select" and not self._from_of_function():
+            scope.state, scope.expecting = "from", True
+        elif scope.state == "from":
+            return self._in_tables(scope, key)
         else:
             return False
         self._at += 1
         return True
 
-    def _begins_query(self, level: _Level, fresh: bool) -> bool:
+    def _begins_query(self, scope: _Scope, fresh: bool) -> bool:
         return (
-            fresh or level.expecting or self._key(-1) in ("UNION", "EXCEPT", "INTERSECT", "ALL", "DISTINCT")
+            fresh or scope.expecting or self._key(-1) in ("UNION", "EXCEPT", "INTERSECT", "ALL", "DISTINCT")
         )
 
     def _from_of_function(self) -> bool:
@@ -261,14 +261,14 @@ class _Reader:
 
     # -- lists of tables -------------------------------------------------------------------------
 
-    def _in_tables(self, level: _Level, key: str) -> bool:
-        if level.expecting:
-            self._expected(level, key)
+    def _in_tables(self, scope: _Scope, key: str) -> bool:
+        if scope.expecting:
+            self._expected(scope, key)
             return True
         if self._key(-1) == ".":
             return False
         if key in (",", "JOIN", "STRAIGHT_JOIN"):
-            level.expecting = True
+            scope.expecting = True
         elif key in ("USE", "FORCE", "IGNORE") and self._key(1) in ("INDEX", "KEY"):
             # USE INDEX FOR JOIN (i) has the words of other clauses.
             while self._at < len(self._tokens) and self._key() != "(":
@@ -276,7 +276,7 @@ class _Reader:
             self._skip_group()
             return True
         elif self._ends_tables(key):
-            level.state = ""
+            scope.state = ""
         else:
             return False
         self._at += 1
@@ -293,31 +293,31 @@ class _Reader:
             return self._key(1)[:1].isdigit() or self._key(1) in ("?", "@")
         return key in _ENDS or self._key(1) in _MAYBE_ENDS.get(key, ())
 
-    def _expected(self, level: _Level, key: str) -> None:
+    def _expected(self, scope: _Scope, key: str) -> None:
         """Read a table, or an expression used as a table."""
         if key == "{" and self._key(1) == "OJ":
             self._at += 2
         elif key == "LATERAL" and self._key(1) == "(":
             self._at += 1
         elif (key == "JSON_TABLE" and self._key(1) == "(") or (key == "DUAL" and self._key(1) != "."):
-            level.expecting = False
+            scope.expecting = False
             self._at += 1
         else:
-            level.expecting = False
-            self._table(level)
+            scope.expecting = False
+            self._table(scope)
 
-    def _table(self, level: _Level, *, may_have_alias: bool = True) -> None:
+    def _table(self, scope: _Scope, *, may_have_alias: bool = True) -> None:
         reference = self._reference()
         if self._key() == "(":
             raise UnreadableQuery(f"expected a table, found the function {reference.table}")
         bare = reference.end == self._tokens[self._at - 1].end and self._key(-2) != "."
         name = self._cte_name(reference.table or "")
-        if bare and name in level.unsure:
+        if bare and name in scope.unsure:
             raise UnreadableQuery(f"{reference.table} may be a table or a common table expression")
-        if bare and name in level.ctes:
+        if bare and name in scope.ctes:
             return
         alias, at = self._alias() if may_have_alias else (None, None)
-        self.query.reads.append(Read(reference, alias, at))
+        self.query.reads.append(QueryTable(reference, alias, at))
 
     def _cte_name(self, name: str) -> str:
         return name.lower() if self._flavor == "mariadb" else name
@@ -366,7 +366,7 @@ class _Reader:
 
     # -- common table expressions ----------------------------------------------------------------
 
-    def _common_tables(self, level: _Level) -> None:
+    def _common_tables(self, scope: _Scope) -> None:
         """Read ``WITH [RECURSIVE] name [(columns)] AS (query), …``; the names are known after it and in each other."""
         self._at += 1
         recursive = self._key() == "RECURSIVE"
@@ -375,13 +375,13 @@ class _Reader:
         for index, (name, opening) in enumerate(names):
             later = frozenset(other for other, _ in names[index + (not recursive) :])
             self._at = opening
-            inner = _Level(ctes=level.ctes | ({name} if recursive else set()), unsure=level.unsure)
+            inner = _Scope(ctes=scope.ctes | ({name} if recursive else set()), unsure=scope.unsure)
             # In MariaDB several expressions may be mutually recursive, in MySQL only one in itself.
             inner.unsure |= (later - {name}) if recursive else frozenset()
             self._within(inner)
-            level.ctes |= {name}
+            scope.ctes |= {name}
         self._skip_cycle()
-        level.fresh = True
+        scope.fresh = True
 
     def _skip_cycle(self) -> None:
         """Skip MariaDB's ``CYCLE column, … RESTRICT``."""
@@ -412,15 +412,15 @@ class _Reader:
         self._at = here
         return names
 
-    def _within(self, level: _Level) -> None:
+    def _within(self, scope: _Scope) -> None:
         """Read the parenthesis that opens here."""
-        outer, self._levels = self._levels, [_Level(), level]
+        outer, self._scopes = self._scopes, [_Scope(), scope]
         self._at += 1
-        while len(self._levels) > 1:
+        while len(self._scopes) > 1:
             if self._at >= len(self._tokens):
                 raise UnreadableQuery("parentheses do not match")
             self._next()
-        self._levels = outer
+        self._scopes = outer
 
     # -- everything else -------------------------------------------------------------------------
 
@@ -433,11 +433,11 @@ class _Reader:
         elif self._flavor == "mariadb" and self._key() in ("NEXT", "PREVIOUS") and self._key(1) == "VALUE":
             self._at += 3 if self._key(2) == "FOR" else 1
             if self._key(-1) == "FOR":
-                self.query.reads.append(Read(self._reference(), sequence=True))
+                self.query.reads.append(QueryTable(self._reference(), sequence=True))
         elif self._flavor == "mariadb" and self._key() in _SEQUENCE_FUNCTIONS and self._key(1) == "(":
-            self._levels.append(replace(self._levels[-1].nested(), fresh=False))
+            self._scopes.append(replace(self._scopes[-1].nested(), fresh=False))
             self._at += 2
-            self.query.reads.append(Read(self._reference(), sequence=True))
+            self.query.reads.append(QueryTable(self._reference(), sequence=True))
         else:
             self._at += 1
 
@@ -445,10 +445,10 @@ class _Reader:
         """Read ``a.b``, ``a.b.c`` or ``a.b()``."""
         first, second = self._tokens[self._at], self._tokens[self._at + 2 : self._at + 3]
         if self._key(3) == "." and second:
-            self.query.qualified.append(Qualified(first.start, first.end, first.text, second[0].text))
+            self.query.qualified.append(Qualifier(first.start, first.end, first.text, second[0].text))
             self._at += 5
         elif self._key(3) == "(":
-            self.query.qualified.append(Qualified(first.start, first.end, first.text, None))
+            self.query.qualified.append(Qualifier(first.start, first.end, first.text, None))
             self._at += 3
         elif self._key(2) in _SEQUENCE_COLUMNS and self._oracle:
             raise UnreadableQuery(f"{first.text} may be a table or a sequence")

@@ -40,9 +40,9 @@ def nondeterministic_values(statement: str, flavor: Flavor, *, sql_mode: int = 0
         return f"it cannot be parsed: {error}"
     # If the table has a primary key, the rows are numbered in its order.
     primary = any(token.key == "PRIMARY" for clause in clauses for token in clause.definition)
-    had_none = primary and not any(clause.what == "PRIMARY KEY" for clause in clauses)
+    had_none = primary and not any(clause.object_kind == "PRIMARY KEY" for clause in clauses)
     for clause in clauses:
-        if (clause.verb, clause.what) != ("ADD", "COLUMN"):
+        if (clause.verb, clause.object_kind) != ("ADD", "COLUMN"):
             continue
         words = [token.key for token in clause.definition]
         if "DEFAULT" in words:

@@ -68,13 +68,15 @@ def needs(
     """
     for clause in clauses:
         if reason := _need(clause, target, versions, sql_mode):
-            return f"{' '.join(word for word in clause.words if word)}: {reason}"
+            return f"{' '.join(word for word in clause.first_words if word)}: {reason}"
     return ""
 
 
 def _need(clause: Clause, target: TargetTable, versions: Sequence[TableStructure], sql_mode: int) -> str:
     if not _is_of_one_column(clause):
-        harmless = clause.words[:2] in _HARMLESS or (clause.words[:1] and clause.words[0] in _OPTIONS)
+        harmless = clause.first_words[:2] in _HARMLESS or (
+            clause.first_words[:1] and clause.first_words[0] in _OPTIONS
+        )
         return "" if harmless else "its effect on the rows of the other tables is not known"
     name = clause.name
     there = target.column(name)
@@ -97,7 +99,7 @@ def _need(clause: Clause, target: TargetTable, versions: Sequence[TableStructure
 def _is_of_one_column(clause: Clause) -> bool:
     """Whether it always adds, changes or drops exactly one column, without renaming it."""
     renamed = clause.new_name and clause.new_name.lower() != clause.name.lower()
-    known = clause.verb in ("ADD", "MODIFY", "CHANGE", "DROP") and clause.what == "COLUMN"
+    known = clause.verb in ("ADD", "MODIFY", "CHANGE", "DROP") and clause.object_kind == "COLUMN"
     return known and not (renamed or clause.if_exists or clause.listed)
 
 

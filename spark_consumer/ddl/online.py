@@ -20,7 +20,7 @@ from dataclasses import dataclass, field, replace
 import structlog
 
 from schemas.ddl.classify import classify
-from schemas.ddl.names import Unroutable, rename
+from schemas.ddl.names import CannotRename, rename
 from schemas.errors import DownstreamError
 from schemas.quote import quoted
 from schemas.tables import QualifiedName
@@ -59,23 +59,23 @@ def translate_online(
     """
     if not tables.tables and not (options.online_ddl and ddl.kind in ("CREATE TABLE", "RENAME TABLE")):
         return OnlineResult(tables, [ddl])
-    step = _OnlineDdl(tables, ddl, options, defined)
+    work = _OnlineDdl(tables, ddl, options, defined)
     handler = {
-        "CREATE TABLE": step.create,
-        "DROP TABLE": step.drop,
-        "RENAME TABLE": step.rename,
-        "DROP DATABASE": step.drop_database,
-    }.get(ddl.kind, step.change)
+        "CREATE TABLE": work.create,
+        "DROP TABLE": work.drop,
+        "RENAME TABLE": work.rename,
+        "DROP DATABASE": work.drop_database,
+    }.get(ddl.kind, work.change)
     try:
         handler()
-    except (NotEditable, Unroutable) as error:
+    except (NotEditable, CannotRename) as error:
         raise DdlRefused(
             "TR626",
             f"an online schema change cannot be followed: {error}: {ddl.statement[:200]}",
             hint="make the statement's change on the downstream by hand, and ignore the statement with a filter rule"
             " that has its text as sql-pattern",
         ) from error
-    return step.result
+    return work.result
 
 
 class _OnlineDdl:
@@ -92,7 +92,7 @@ class _OnlineDdl:
         self.result.statements += statements
 
     def _hide(self, hidden: HiddenTable) -> None:
-        self.result.tables = self.result.tables.having(hidden)
+        self.result.tables = self.result.tables.with_table(hidden)
 
     def _forget(self, *names: QualifiedName) -> None:
         self.result.tables = self.result.tables.without(*names)
@@ -107,7 +107,7 @@ class _OnlineDdl:
         if there is not None:
             self._forget(there.name)
         for waiting in self.result.tables.shadows_of(db, table):
-            self._drop_for_good(waiting)
+            self._drop_real(waiting)
         hidden = self._hidden_table(db, table)
         if hidden is None:
             self._run(self._ddl)
@@ -162,7 +162,9 @@ class _OnlineDdl:
         """Record that ALTER TABLE … RENAME may rename a real table."""
         for table in self._ddl.tables:
             if table.renamed_to is not None:
-                self._moved((table.db, table.table), (table.renamed_to_db or table.db, table.renamed_to))
+                self._record_rename(
+                    (table.db, table.table), (table.renamed_to_db or table.db, table.renamed_to)
+                )
 
     def _record(self, hidden: HiddenTable) -> None:
         statements = (*hidden.statements, self._ddl)
@@ -191,7 +193,7 @@ class _OnlineDdl:
             if hidden is not None:
                 self._forget(hidden.name)
                 if hidden.dropped:
-                    self._drop_for_good(hidden)
+                    self._drop_real(hidden)
             elif not self._postponed(table.db, table.table):
                 kept.append(index)
         if kept:
@@ -205,14 +207,14 @@ class _OnlineDdl:
         self._hide(replace(open_ones[-1], dropped=True))
         return True
 
-    def _drop_for_good(self, hidden: HiddenTable) -> None:
+    def _drop_real(self, hidden: HiddenTable) -> None:
         """Drop the real table downstream: its name does not go to the shadow table after all."""
         if not hidden.dropped:
             return
         if self.result.tables.get(*hidden.name) is not None:
             self._hide(replace(hidden, dropped=False))
         text = f"DROP TABLE IF EXISTS {quoted(hidden.db, hidden.real)}"
-        self._run(self._made(text, "DROP TABLE", TableChanged(hidden.db, hidden.real)))
+        self._run(self._statement(text, "DROP TABLE", TableChanged(hidden.db, hidden.real)))
 
     def drop_database(self) -> None:
         self._run(self._ddl)
@@ -235,7 +237,7 @@ class _OnlineDdl:
             if hidden is None:
                 self._check_seen(old, new, pairs)
                 kept.append(index)
-                self._moved(old, new)
+                self._record_rename(old, new)
             elif hidden.shadow and new == (hidden.db, hidden.real):
                 alters += self._swap(hidden, pairs, kept)
             else:
@@ -265,7 +267,7 @@ class _OnlineDdl:
             " filter rule that has its text as sql-pattern, and start again",
         )
 
-    def _moved(self, old: QualifiedName, new: QualifiedName) -> None:
+    def _record_rename(self, old: QualifiedName, new: QualifiedName) -> None:
         """Record the new name of a real table that a tool is changing."""
         for hidden in self.result.tables.tables:
             if hidden.shadow and old == (hidden.db, hidden.moved or hidden.real):
@@ -295,7 +297,7 @@ class _OnlineDdl:
 
     def _rename_back(self, away: QualifiedName, real: QualifiedName) -> SchemaChanged:
         names = f"{quoted(*away)} TO {quoted(*real)}"
-        return self._made(f"RENAME TABLE {names}", "RENAME TABLE", TableChanged(*away, *real))
+        return self._statement(f"RENAME TABLE {names}", "RENAME TABLE", TableChanged(*away, *real))
 
     def _of_real(self, alter: SchemaChanged, hidden: HiddenTable) -> SchemaChanged:
         """Return an ALTER of the shadow table as one of the real table."""
@@ -323,7 +325,7 @@ class _OnlineDdl:
         text = keep_items(self._ddl.statement, self._ddl.default_db, self._flavor, kept, sql_mode=self._mode)
         return replace(self._ddl, statement=text, tables=tuple(self._ddl.tables[index] for index in kept))
 
-    def _made(self, text: str, kind: str, table: TableChanged) -> SchemaChanged:
+    def _statement(self, text: str, kind: str, table: TableChanged) -> SchemaChanged:
         return replace(self._ddl, statement=text, kind=kind, tables=(table,))
 
     def _not_replicated(self, hidden: HiddenTable, why: str) -> DownstreamError:

@@ -66,7 +66,7 @@ class OnlineTables:
     def names(self) -> frozenset[QualifiedName]:
         return frozenset(hidden.name for hidden in self.tables)
 
-    def having(self, hidden: HiddenTable) -> OnlineTables:
+    def with_table(self, hidden: HiddenTable) -> OnlineTables:
         """Return the tables with an entry, which replaces an entry of the same name."""
         return OnlineTables((*self.without(hidden.name).tables, hidden))
 

@@ -88,7 +88,9 @@ def is_reproducible(alters: Sequence[SchemaChanged]) -> bool:
         if ddl.kind != "ALTER TABLE":
             continue
         try:
-            columns = [c for c in clauses_of(ddl.statement, flavor, sql_mode=mode) if c.what == "COLUMN"]
+            columns = [
+                c for c in clauses_of(ddl.statement, flavor, sql_mode=mode) if c.object_kind == "COLUMN"
+            ]
         except Unparsable:
             return False
         added |= {clause.name.lower() for clause in columns if clause.verb == "ADD"}

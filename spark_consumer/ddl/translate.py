@@ -25,7 +25,7 @@ from schemas.ddl import engine
 from schemas.ddl.classify import classify
 from schemas.ddl.kinds import ClassifiedStatement, family
 from schemas.ddl.lexer import Flavor
-from schemas.ddl.names import Unroutable, rename
+from schemas.ddl.names import CannotRename, rename
 from schemas.tables import TableFilter
 from schemas.wire.epoch import SchemaChanged, TableChanged
 from spark_consumer.ddl.alter_values import nondeterministic_values
@@ -174,10 +174,10 @@ class DdlRules:
                 ddl.source_flavor,
                 self._router.name,
                 sql_mode=ddl.mode,
-                may_exist=bool(shared),
-                read_name=partial(self._read_name, others),
+                if_not_exists=bool(shared),
+                name_in_query=partial(self._name_in_query, others),
             )
-        except Unroutable as error:
+        except CannotRename as error:
             raise DdlRefused(
                 "TR624",
                 f"the routes cannot be applied safely to a DDL: {error}: {ddl.statement[:200]}",
@@ -187,10 +187,12 @@ class DdlRules:
         tables = tuple(map(self._routed_table, ddl.tables))
         return replace(ddl, statement=renamed.statement, default_db=renamed.default_db, tables=tables)
 
-    def _read_name(self, others: set[tuple[str, str]], db: str, table: str | None) -> tuple[str, str | None]:
+    def _name_in_query(
+        self, others: set[tuple[str, str]], db: str, table: str | None
+    ) -> tuple[str, str | None]:
         """Return the downstream's name of a table that a view reads."""
         if table is not None and self._is_merged((db, table), others):
-            raise Unroutable(
+            raise CannotRename(
                 f"its query reads {db}.{table}, whose downstream table also has rows of other tables"
             )
         return self._router.name(db, table)
@@ -239,11 +241,11 @@ def in_innodb(ddl: SchemaChanged) -> SchemaChanged:
     if ddl.kind not in ("CREATE TABLE", "ALTER TABLE"):
         return ddl
     flavor, settings = ddl.source_flavor, dict(ddl.settings)
-    text = engine.in_innodb(ddl.statement, flavor, sql_mode=ddl.mode)
+    text = engine.with_innodb(ddl.statement, flavor, sql_mode=ddl.mode)
     default = settings.get("default_storage_engine", "")
-    if text == ddl.statement and default.upper() not in engine.PLAIN:
+    if text == ddl.statement and default.upper() not in engine.REPLACEABLE:
         return ddl
-    if default.upper() in engine.PLAIN:
+    if default.upper() in engine.REPLACEABLE:
         settings["default_storage_engine"] = engine.INNODB
     # The server then ignores options that InnoDB does not have instead of refusing them.
     settings["innodb_strict_mode"] = "0"

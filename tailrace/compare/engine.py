@@ -16,7 +16,7 @@ import pymysql
 from pymysql.connections import Connection
 
 from schemas.access.server_url import ServerUrl
-from schemas.ddl.engine import in_innodb
+from schemas.ddl.engine import with_innodb
 from schemas.ddl.lexer import Flavor
 from schemas.errors import DownstreamError, UpstreamError
 from schemas.tables import TableFilter
@@ -232,7 +232,7 @@ class _Comparison:
         if self._engines:
             return structure_lines(*statements)
         flavor: Flavor = "mariadb" if self._sides[0].mariadb else "mysql"
-        return structure_lines(*(in_innodb(statement, flavor) for statement in statements))
+        return structure_lines(*(with_innodb(statement, flavor) for statement in statements))
 
     def _compare_rows(
         self, name: str, source: ComparedTable, target: ComparedTable, detail: tuple[str, ...]

@@ -35,17 +35,19 @@ CLAUSES = [
 @pytest.mark.parametrize(("text", "verb", "what", "name", "new_name"), CLAUSES)
 def test_a_clause_alone(text: str, verb: str, what: str, name: str, new_name: str) -> None:
     (clause,) = clauses_of(f"ALTER TABLE t {text}", "mariadb")
-    assert (clause.verb, clause.what, clause.name, clause.new_name) == (verb, what, name, new_name)
+    assert (clause.verb, clause.object_kind, clause.name, clause.new_name) == (verb, what, name, new_name)
 
 
 def test_all_of_them_in_one_statement() -> None:
     found = clauses_of(f"ALTER TABLE t {', '.join(text for text, *_ in CLAUSES)}", "mariadb")
-    assert [(c.verb, c.what, c.name, c.new_name) for c in found] == [tuple(rest) for _, *rest in CLAUSES]
+    assert [(c.verb, c.object_kind, c.name, c.new_name) for c in found] == [
+        tuple(rest) for _, *rest in CLAUSES
+    ]
 
 
 def test_columns_in_parentheses_are_clauses_of_their_own() -> None:
     found = clauses_of("ALTER TABLE t ADD (a DECIMAL(9,2), KEY (a), b INT), DROP c", "mysql")
-    assert [(c.verb, c.what, c.name, c.listed) for c in found] == [
+    assert [(c.verb, c.object_kind, c.name, c.listed) for c in found] == [
         ("ADD", "COLUMN", "a", True),
         ("ADD", "KEY", "", True),
         ("ADD", "COLUMN", "b", True),
@@ -57,7 +59,7 @@ def test_columns_in_parentheses_are_clauses_of_their_own() -> None:
 @pytest.mark.parametrize("first", ["ADD a INT", "ENGINE = InnoDB", "ADD (a INT)"])
 def test_what_is_said_of_partitions_needs_no_comma_and_ends_the_statement(first: str, behind: str) -> None:
     found = clauses_of(f"ALTER TABLE t {first} {behind}", "mysql")
-    assert [clause.what for clause in found[1:]] == ["PARTITION"]
+    assert [clause.object_kind for clause in found[1:]] == ["PARTITION"]
 
 
 @pytest.mark.parametrize("text", ["ADD", "ADD a INT)", "MODIFY 5 INT", "DROP COLUMN", "RENAME COLUMN a b"])

@@ -21,4 +21,6 @@ def test_the_tables_of_an_alter_are_found(alter: Alter) -> None:
 def test_the_clauses_of_an_alter_are_read(alter: Alter) -> None:
     renamed = alter.tables[0].renamed_to
     clauses = clauses_of(alter.statement, alter.flavor)
-    assert [clause.new_name for clause in clauses if clause.what == "TABLE"] == ([renamed] if renamed else [])
+    assert [clause.new_name for clause in clauses if clause.object_kind == "TABLE"] == (
+        [renamed] if renamed else []
+    )

@@ -6,7 +6,7 @@ from typing import get_args
 
 import pytest
 
-from schemas.ddl.engine import has_foreign_key, in_innodb, takes_default_engine
+from schemas.ddl.engine import has_foreign_key, takes_default_engine, with_innodb
 from schemas.ddl.lexer import Flavor
 from schemas.wire.epoch import SchemaChanged
 from spark_consumer.ddl.translate import in_innodb as carried_in_innodb
@@ -57,7 +57,7 @@ def test_a_statement_names_its_engine_or_takes_the_default(statement: str, defau
     ],
 )
 def test_engines_without_transactions_become_innodb(statement: str, there: str) -> None:
-    assert in_innodb(statement, "mariadb") == there
+    assert with_innodb(statement, "mariadb") == there
 
 
 def test_so_does_one_that_is_taken_by_default() -> None:

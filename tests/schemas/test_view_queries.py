@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from schemas.ddl.lexer import FLAVORS, Flavor
-from schemas.ddl.names import Unroutable, rename
+from schemas.ddl.names import CannotRename, rename
 from tests.support.statements.view_queries import QUERIES
 
 _ORACLE, _ANSI_QUOTES = 0x200, 0x4
@@ -55,7 +55,7 @@ def test_tables_are_told_from_what_looks_like_one(query: str, expected: str, fla
 def test_quotes_are_the_sessions() -> None:
     query = 'SELECT "t"."v", "from u" FROM "t", "u"'
     assert renamed(query, sql_mode=_ANSI_QUOTES) == query[:24] + " FROM `dst`.`t2` AS `t`, `dst`.`u`"
-    with pytest.raises(Unroutable, match="expected a table's name"):
+    with pytest.raises(CannotRename, match="expected a table's name"):
         renamed(query)
 
 
@@ -85,20 +85,20 @@ def test_what_cannot_be_told_for_sure_is_refused(query: str, reason: str) -> Non
         # no such column; the server says so
         assert renamed(query) == "SELECT `dst`.t.v, `dst`.a.v FROM `dst`.`u`"
         return
-    with pytest.raises(Unroutable, match=reason):
+    with pytest.raises(CannotRename, match=reason):
         renamed(query)
 
 
 def test_what_only_mariadb_has() -> None:
     history = "SELECT h.v FROM h FOR SYSTEM_TIME AS OF NOW() WHERE h.v > 1"
     assert renamed(history, "mariadb") == history.replace("FROM h", "FROM `dst`.`h`")
-    with pytest.raises(Unroutable, match="columns with the table t"):
+    with pytest.raises(CannotRename, match="columns with the table t"):
         renamed(history.replace("h ", "t ").replace("h.v", "t.v"), "mariadb")
     assert renamed("SELECT NEXTVAL(q), NEXT VALUE FOR src.q FROM keep.w", "mariadb") == (
         "SELECT NEXTVAL(`dst`.`q2`), NEXT VALUE FOR `dst`.`q2` FROM keep.w"
     )
     assert renamed("SELECT q.nextval FROM keep.w q", "mariadb") == "SELECT q.nextval FROM keep.w q"
-    with pytest.raises(Unroutable, match="may be a table or a sequence"):
+    with pytest.raises(CannotRename, match="may be a table or a sequence"):
         renamed("SELECT q.nextval FROM dual", "mariadb", _ORACLE)
     # Names of common table expressions are compared without cases there.
     assert (
@@ -113,7 +113,7 @@ def test_the_tables_of_a_duality_view_get_no_other_names() -> None:
     )
     made = rename(view.format("u"), "src", "mysql", new_name).statement
     assert made == view.format("u").replace("FROM u", "FROM `dst`.`u`")
-    with pytest.raises(Unroutable, match="columns with the table t"):
+    with pytest.raises(CannotRename, match="columns with the table t"):
         rename(view.format("t"), "src", "mysql", new_name)
 
 
@@ -136,5 +136,5 @@ WORDS = [
 def test_any_heap_of_words_is_renamed_or_refused(words: list[str], flavor: Flavor) -> None:
     try:
         rename(f"CREATE VIEW v AS {' '.join(words)}", "src", flavor, new_name)
-    except Unroutable:
+    except CannotRename:
         return

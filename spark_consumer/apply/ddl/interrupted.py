@@ -302,5 +302,7 @@ def _moves_columns(ddl: SchemaChanged) -> bool:
     except (Unparsable, LexError):
         return True
     verbs = ("CHANGE", "RENAME", "DROP")
-    names = [(c.name.lower(), c.new_name.lower()) for c in clauses if c.what == "COLUMN" and c.verb in verbs]
+    names = [
+        (c.name.lower(), c.new_name.lower()) for c in clauses if c.object_kind == "COLUMN" and c.verb in verbs
+    ]
     return not {old for old, _ in names}.isdisjoint(new for old, new in names if new != old)

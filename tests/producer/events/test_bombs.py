@@ -25,7 +25,7 @@ from schemas.ddl.classify import classify
 from schemas.ddl.column_types import DdlContext
 from schemas.ddl.dml import read_dml, verb_on
 from schemas.ddl.kinds import Category
-from schemas.ddl.names import Unroutable, in_lower_case
+from schemas.ddl.names import CannotRename, in_lower_case
 from schemas.errors import DecodeError
 from schemas.gtid.sets import Flavor, MariadbGtidSet, MysqlGtidSet, MysqlGtidTracker
 from schemas.structure import Column
@@ -486,7 +486,7 @@ def statements(text: str, flavor: Flavor) -> None:
         ddl_changes(text, found, session, Catalog({("d", "t"): known}, {"d": "utf8mb4"}, complete=True))
     with suppress(ValueError):
         created(text, session)
-    with suppress(Unroutable):
+    with suppress(CannotRename):
         in_lower_case(text, "d", flavor, sql_mode=0)
 
 

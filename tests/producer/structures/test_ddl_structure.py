@@ -153,7 +153,7 @@ def test_keys_by_hash_and_words_that_may_be_names() -> None:
     )
     hashed = followed.tables["d", "h"]
     assert isinstance(hashed, TableDefinition)
-    assert (hashed.hashes(), hashed.row_key()) == (2, ())
+    assert (hashed.hash_column_count(), hashed.row_key()) == (2, ())
     assert _text(Catalog({n: t for n, t in followed.tables.items() if n[1] != "h"})) == (
         "c: v char(3) ucs2 | p: period date not-null, e date not-null, n int | q: ?"
     )
@@ -167,7 +167,7 @@ def _one(statements: str, flavor: Flavor = "mysql", sql_mode: int = 0) -> TableD
 
 
 def _shown(text: str) -> TableDefinition:
-    return created(text, DdlContext("mysql", "d", 0, True, shown=True), "utf8mb4")
+    return created(text, DdlContext("mysql", "d", 0, True, from_show_create=True), "utf8mb4")
 
 
 def test_auto_increment_is_not_null_as_far_as_nothing_behind_it_says_otherwise() -> None:
@@ -229,10 +229,10 @@ def test_keys_by_hash_are_lost_unless_said_anew() -> None:
     ]:  # fmt: skip
         table = _one(f"{begin}; {more}", "mariadb")
         assert isinstance(table, TableDefinition)
-        assert table.hashes() == hashes, more
+        assert table.hash_column_count() == hashes, more
     like = _followed(f"{begin}; CREATE TABLE u LIKE t", "mariadb").tables["d", "u"]
     assert isinstance(like, TableDefinition)
-    assert (like.hashes(), like.row_key()) == (0, ("a",))
+    assert (like.hash_column_count(), like.row_key()) == (0, ("a",))
 
 
 def test_a_key_that_was_one_by_hash_is_not_dropped_by_guess() -> None:

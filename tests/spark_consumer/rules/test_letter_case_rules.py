@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from schemas.access.server_url import ServerUrl
-from schemas.ddl.names import Unroutable, in_lower_case
+from schemas.ddl.names import CannotRename, in_lower_case
 from schemas.errors import DownstreamError
 from schemas.letter_case import lowered
 from schemas.tables import TableFilter
@@ -56,7 +56,7 @@ def test_ddl_in_lower_case(statement: str, expected: str) -> None:
 
 
 def test_a_comment_inside_of_a_name_that_changes() -> None:
-    with pytest.raises(Unroutable):
+    with pytest.raises(CannotRename):
         in_lower_case("DROP TABLE A./* */B", "Shop", "mysql")
 
 

@@ -100,7 +100,7 @@ class Tracker:
         )
         names = [row[0] for row in self.cursor.fetchall()]
         assert sorted(names) == sorted(t for db, t in self.catalog.tables if db == self.db), self.log
-        plain = DdlContext(self.flavor, self.db, 0, True, shown=True)
+        plain = DdlContext(self.flavor, self.db, 0, True, from_show_create=True)
         for name in names:
             self.cursor.execute(f"SHOW CREATE TABLE `{name}`")
             text = self.cursor.fetchone()[1]
