@@ -33,9 +33,9 @@ class Clause:
     Attributes:
         first_words: its first words and signs in capitals, "" for quoted names; for messages.
         verb: ``ADD``, ``DROP``, ``MODIFY``, ``CHANGE``, ``RENAME`` or ``ALTER``; "" for options of the table.
-        object_kind: ``COLUMN``, ``KEY`` (an index), ``TABLE``, or the words that the verb stands with; of ADD
-            everything that is a key or a constraint is ``KEY``. ``PARTITION``: partitions, or ORDER BY; no clause
-            follows it.
+        object_kind: what the verb is applied to: ``COLUMN``, ``KEY`` (an index), ``TABLE``, or other words of the
+            clause such as ``PRIMARY KEY``. With ADD every key and constraint is a ``KEY``. ``PARTITION`` means
+            partitions or ORDER BY, which are the last clause. "" for options of the table.
         name: the old name of the column or key, or the name of a new one; "" if there is none.
         new_name: for CHANGE and RENAME.
         if_exists: whether it has IF EXISTS or IF NOT EXISTS.

@@ -18,6 +18,7 @@ from schemas.ddl.lexer import Token, TokenKind, dialect_of
 
 
 def create(cursor: Cursor) -> ClassifiedStatement:
+    """Read CREATE of any object."""
     cursor.take("OR", "REPLACE")
     if cursor.take("TEMPORARY"):
         return _create_temporary(cursor)
@@ -211,6 +212,7 @@ def _alter_database(cursor: Cursor) -> ClassifiedStatement:
 
 
 def alter(cursor: Cursor) -> ClassifiedStatement:
+    """Read ALTER of any object."""
     alter_modifiers(cursor)
     if cursor.take("TABLE"):
         return _alter_table(cursor)
@@ -239,6 +241,7 @@ def _alter_table(cursor: Cursor) -> ClassifiedStatement:
 
 
 def drop(cursor: Cursor) -> ClassifiedStatement:
+    """Read DROP of any object."""
     if cursor.take("TEMPORARY"):
         kind = "DROP SEQUENCE" if cursor.at("SEQUENCE") else "DROP TABLE"
         dropped = _drop_list(cursor, kind, "SEQUENCE", "TABLE", "TABLES")
@@ -272,6 +275,7 @@ def _drop_list(cursor: Cursor, kind: str, *objects: str) -> ClassifiedStatement:
 
 
 def rename(cursor: Cursor) -> ClassifiedStatement:
+    """Read RENAME TABLE or RENAME USER."""
     if cursor.take("USER"):
         return account("RENAME USER")
     if not cursor.take_any("TABLE", "TABLES"):
@@ -293,6 +297,7 @@ def _rename_pair(cursor: Cursor) -> TableName:
 
 
 def truncate(cursor: Cursor) -> ClassifiedStatement:
+    """Read TRUNCATE TABLE."""
     cursor.take("TABLE")
     table = cursor.table()
     cursor.lock_wait()

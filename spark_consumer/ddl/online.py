@@ -235,7 +235,7 @@ class _OnlineDdl:
         for index, (old, new) in enumerate(pairs):
             hidden = self.result.tables.get(*old)
             if hidden is None:
-                self._check_seen(old, new, pairs)
+                self._check_creation_seen(old, new, pairs)
                 kept.append(index)
                 self._record_rename(old, new)
             elif hidden.shadow and new == (hidden.db, hidden.real):
@@ -246,7 +246,7 @@ class _OnlineDdl:
             self._run(self._part(kept))
         self._run(*alters)
 
-    def _check_seen(
+    def _check_creation_seen(
         self, old: QualifiedName, new: QualifiedName, pairs: Sequence[tuple[QualifiedName, QualifiedName]]
     ) -> None:
         """Raise DownstreamError TR626 for a swap with a shadow table that the downstream never had.
@@ -293,13 +293,13 @@ class _OnlineDdl:
                 self._run(self._rename_back(away, real))
             self._hide(HiddenTable(*away, hidden.real, False))
         _log.info("online_ddl_ends", table=".".join(real), alters=len(hidden.alters))
-        return [self._of_real(alter, hidden) for alter in hidden.alters]
+        return [self._for_real_table(alter, hidden) for alter in hidden.alters]
 
     def _rename_back(self, away: QualifiedName, real: QualifiedName) -> SchemaChanged:
         names = f"{quoted(*away)} TO {quoted(*real)}"
         return self._statement(f"RENAME TABLE {names}", "RENAME TABLE", TableChanged(*away, *real))
 
-    def _of_real(self, alter: SchemaChanged, hidden: HiddenTable) -> SchemaChanged:
+    def _for_real_table(self, alter: SchemaChanged, hidden: HiddenTable) -> SchemaChanged:
         """Return an ALTER of the shadow table as one of the real table."""
 
         def name(db: str, table: str | None) -> tuple[str, str | None]:

@@ -15,12 +15,13 @@ from spark_consumer.ddl.alter_values import RANDOM, numbers
 _MARK = re.compile(r"/\*\s*gh-ost\s*\*/", re.IGNORECASE)
 _SENTRY = "ghost-cut-over-sentry"
 # Functions whose values for existing rows depend on the session or on chance: the tool's copy has other values.
-_FILLED = RANDOM | {
+_VOLATILE = RANDOM | {
     *("CURRENT_TIMESTAMP", "NOW", "LOCALTIME", "LOCALTIMESTAMP", "CURDATE", "CURRENT_DATE", "CURTIME"),
     *("CURRENT_TIME", "UTC_DATE", "UTC_TIME", "UTC_TIMESTAMP", "NEXT"),
 }
-# A tool copies columns by name, while ALTER keeps the values of renamed ones. A dropped partition loses its rows.
-_RENAMED = frozenset(("CHANGE", "RENAME", "PARTITION", "PARTITIONING", "REORGANIZE", "IGNORE", "PERIOD"))
+# Words of ALTERs after which the real table would have other rows than the tool's copy: the tool copies columns by
+# name, but an ALTER keeps the values of a renamed one; and with a partition its rows are dropped.
+_OTHER_ROWS = frozenset(("CHANGE", "RENAME", "PARTITION", "PARTITIONING", "REORGANIZE", "IGNORE", "PERIOD"))
 
 
 def made_by_ghost(statement: str, flavor: Flavor, *, sql_mode: int = 0) -> bool:
@@ -83,7 +84,7 @@ def is_reproducible(alters: Sequence[SchemaChanged]) -> bool:
     for ddl in alters:
         flavor, mode = ddl.source_flavor, ddl.mode
         words = [token.key for token in Lexer(ddl.statement, dialect_of(flavor, mode))]
-        if _FILLED & set(words) or _RENAMED & set(words) or "START" in words or numbers(words):
+        if _VOLATILE & set(words) or _OTHER_ROWS & set(words) or "START" in words or numbers(words):
             return False
         if ddl.kind != "ALTER TABLE":
             continue

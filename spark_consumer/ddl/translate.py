@@ -82,8 +82,8 @@ class DdlRules:
         part = in_innodb(part) if self._options.engines == "innodb" else part
         return self._routed(part, known) if self._router.routes else part
 
-    def carries(self, ddl: SchemaChanged, known: Known) -> bool:
-        """Whether the channel runs something of the DDL, or stops at it."""
+    def is_replicated(self, ddl: SchemaChanged, known: Known) -> bool:
+        """Whether the channel applies at least a part of the DDL, or stops at it."""
         try:
             return self.translate(ddl, known) is not None
         except DdlRefused:
@@ -314,7 +314,9 @@ def translate_object(
         if ddl.kind.startswith("DROP"):
             return replace(ddl, statement=with_if_exists(ddl.statement, flavor, sql_mode=mode))
         if ddl.kind.endswith("EVENT"):
-            return replace(ddl, statement=with_event_disabled(_owned(ddl, flavor), flavor, sql_mode=mode))
+            return replace(
+                ddl, statement=with_event_disabled(_with_definer(ddl, flavor), flavor, sql_mode=mode)
+            )
     except NotEditable as error:
         raise DdlRefused(
             "TR624",
@@ -324,8 +326,8 @@ def translate_object(
     return ddl
 
 
-def _owned(ddl: SchemaChanged, flavor: Flavor) -> str:
-    """Add the upstream session's account as the definer to ALTER EVENT, which makes its invoker the definer."""
+def _with_definer(ddl: SchemaChanged, flavor: Flavor) -> str:
+    """Make the upstream session's account the definer of an ALTER EVENT; else it would be the channel's account."""
     settings = dict(ddl.settings)
     user, host = settings.get("invoker_user"), settings.get("invoker_host")
     if ddl.kind != "ALTER EVENT" or not user or host is None:

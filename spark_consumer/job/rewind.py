@@ -205,7 +205,7 @@ def _check_ddl(
         chosen = decided.get(EventId(epoch, DDL))
         if ddl is None or (chosen is not None and not chosen.statements):
             return False
-        return ddl_rules.carries(ddl, lambda: log.tables(epoch))
+        return ddl_rules.is_replicated(ddl, lambda: log.tables(epoch))
 
     records = [one.record for one in epochs if acting(one.record.epoch, one.record.ddl)]
     if records and (ddl := records[0].ddl) is not None:

@@ -146,7 +146,9 @@ class ParquetSink:
             names.append(path)
             listed.append({"file": path, "table": table.name, "rows": content.num_rows})
         slice_ = prepared.slice_
-        ddl = slice_.ddl if slice_.ddl is not None and self._ddl.carries(slice_.ddl, lambda: ()) else None
+        ddl = (
+            slice_.ddl if slice_.ddl is not None and self._ddl.is_replicated(slice_.ddl, lambda: ()) else None
+        )
         records = [logged.record for logged in slice_.epochs]
         if ddl is not None:
             self._stage_json(
