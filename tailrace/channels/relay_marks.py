@@ -6,8 +6,7 @@ configuration. A purge then keeps the files that `tailrace recover` would need f
 
 from __future__ import annotations
 
-import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -24,9 +23,10 @@ from spark_consumer.epochs.position import Position
 from spark_consumer.job.progress import Counters
 from spark_consumer.rules.config import ConsumerConfig
 from spark_consumer.target.session import closing, connect, error_number
+from tailrace.service.background import repeated
 
 _PAUSE, _PAUSE_ELSEWHERE = 2.0, 10.0  # seconds
-_JOIN_TIMEOUT = 2.0  # seconds
+_THREAD = "channel-mark"
 _NOT_YET = (1049, 1054, 1146)  # the consumer has not created the schema, table or column yet
 _log = structlog.get_logger()
 
@@ -39,7 +39,7 @@ def keep_registered(settings: ConsumerConfig, root: Path, counters: Counters) ->
     """
     channel = ChannelMark(settings, root)
     try:
-        with _repeat(lambda: channel.update(counters.position_epoch), _PAUSE):
+        with repeated(lambda: channel.update(counters.position_epoch), _PAUSE, _THREAD):
             yield
     finally:
         channel.update(counters.position_epoch)
@@ -54,26 +54,8 @@ def follow_channels(channels: Sequence[ConsumerConfig], root: Path) -> Iterator[
         for mark in marks:
             mark.update()
 
-    with _repeat(update_all, _PAUSE_ELSEWHERE):
+    with repeated(update_all, _PAUSE_ELSEWHERE, _THREAD):
         yield
-
-
-@contextmanager
-def _repeat(update: Callable[[], None], pause: float) -> Iterator[None]:
-    done = threading.Event()
-
-    def watch() -> None:
-        while not done.wait(pause):
-            update()
-
-    thread = threading.Thread(target=watch, name="channel-mark", daemon=True)
-    thread.start()
-    try:
-        yield
-    finally:
-        done.set()
-        # An unreachable downstream must not delay the end.
-        thread.join(_JOIN_TIMEOUT)
 
 
 class ChannelMark:

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 from producer.epochs.progress import PublishProgress
 from relay_store.layout import directory as layout
 from relay_store.layout.directory import RelayPosition
+from tailrace.service.background import repeated
 from tailrace.service.progress import Snapshot, progress_display
 
 Watch = Callable[[PublishProgress, RelayPosition, RelayPosition], None]
@@ -18,26 +18,19 @@ Watch = Callable[[PublishProgress, RelayPosition, RelayPosition], None]
 @contextmanager
 def show_progress(channel: str, root: Path) -> Iterator[Watch]:
     """Yield a function that starts to show a recovery's progress every second until the block ends."""
-    done, threads = threading.Event(), list[threading.Thread]()
-    with progress_display(f"recover {channel}") as show:
+    with progress_display(f"recover {channel}") as show, ExitStack() as block:
 
         def watch(progress: PublishProgress, start: RelayPosition, end: RelayPosition) -> None:
-            def run() -> None:
-                whole = bytes_between(root, start, end)
-                while not done.wait(1.0):
-                    here = progress.position or start
-                    left = bytes_between(root, here, end)
-                    show(Snapshot(progress.rows, str(here), None, float(whole - left), float(left)))
+            whole = bytes_between(root, start, end)
 
-            threads.append(threading.Thread(target=run, name="progress", daemon=True))
-            threads[0].start()
+            def look() -> None:
+                here = progress.position or start
+                left = bytes_between(root, here, end)
+                show(Snapshot(progress.rows, str(here), None, float(whole - left), float(left)))
 
-        try:
-            yield watch
-        finally:
-            done.set()
-            for thread in threads:
-                thread.join(2.0)
+            block.enter_context(repeated(look, 1.0, "progress"))
+
+        yield watch
 
 
 def bytes_between(root: Path, start: RelayPosition, end: RelayPosition) -> int:

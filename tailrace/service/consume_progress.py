@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 import time
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
@@ -12,6 +11,7 @@ from schemas.wire.epoch import EpochCommitted
 from spark_consumer.epochs.log_reader import LogReader
 from spark_consumer.job.progress import Counters
 from spark_consumer.rules.config import ConsumerConfig
+from tailrace.service.background import repeated
 from tailrace.service.progress import Snapshot, progress_display
 
 _LOOK_EVERY_S = 5.0
@@ -20,22 +20,17 @@ _LOOK_EVERY_S = 5.0
 @contextmanager
 def show_progress(settings: ConsumerConfig, counters: Counters) -> Iterator[None]:
     """Show the counters once a second while the block runs."""
-    done = threading.Event()
+    ends = _LogEnd(LogReader(settings))
     with progress_display(f"consume {settings.channel}") as show:
 
-        def watch() -> None:
-            ends = _LogEnd(LogReader(settings))
-            while not done.wait(1.0):
-                show(snapshot(counters, *ends.look(counters), time.time()))
-            show(snapshot(counters, None, None, time.time()))
+        def look() -> None:
+            show(snapshot(counters, *ends.look(counters), time.time()))
 
-        thread = threading.Thread(target=watch, name="progress", daemon=True)
-        thread.start()
         try:
-            yield
+            with repeated(look, 1.0, "progress"):
+                yield
         finally:
-            done.set()
-            thread.join(2.0)
+            show(snapshot(counters, None, None, time.time()))
 
 
 def snapshot(counters: Counters, last_epoch: int | None, waiting_ms: int | None, now: float) -> Snapshot:

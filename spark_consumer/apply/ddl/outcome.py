@@ -17,13 +17,12 @@ The steps, in this order:
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass
 
 import structlog
 
 from schemas.errors import Where
 from schemas.wire.epoch import SchemaChanged
-from spark_consumer.apply.ddl.intent import Intent
+from spark_consumer.apply.ddl.intent import Intent, PendingDdl
 from spark_consumer.apply.ddl.interrupted import (
     InconsistentObjects,
     UnknownOutcome,
@@ -50,21 +49,6 @@ _HINT_INCONSISTENT = (
     " `tailrace error replace` with the statement itself"
 )
 _log = structlog.get_logger()
-
-
-@dataclass(frozen=True)
-class DdlProgress:
-    """The progress of a DDL.
-
-    Attributes:
-        index: the index of its next statement.
-        remaining: the rest of that statement, if it is done in part.
-        number: the last used number of the ledger.
-    """
-
-    index: int
-    remaining: SchemaChanged | None
-    number: int
 
 
 def await_predecessor(own: Session, position: Position) -> None:
@@ -95,8 +79,8 @@ def snapshot_before(own: Session, ddl: SchemaChanged) -> Snapshot:
 
 def progress_of_interrupted(
     own: Session, ledger: Ledger, intent: Intent, ddl: SchemaChanged, position: Position, where: Where
-) -> DdlProgress:
-    """Return the progress of a DDL that was started, after waiting for a predecessor's statement.
+) -> PendingDdl:
+    """Return what is left of a DDL that was started, after waiting for a predecessor's statement.
 
     Args:
         own: a connection of its own.
@@ -125,8 +109,9 @@ def progress_of_interrupted(
         "ddl_interrupted", statement=ddl.shown[:200], happened=left is None, left=left and left.shown[:200]
     )
     if left is None:
-        return DdlProgress(intent.index + 1, None, number)
-    return DdlProgress(intent.index, None if left is ddl else left, number)
+        return PendingDdl(intent.translated, number, intent.index + 1)
+    remaining = None if left is ddl else left
+    return PendingDdl(intent.translated, number, intent.index, remaining, intent.before)
 
 
 def _left(

@@ -33,7 +33,6 @@ from spark_consumer.apply.ddl.intent import (
     upstream_position_of,
 )
 from spark_consumer.apply.ddl.outcome import (
-    DdlProgress,
     await_predecessor,
     progress_of_interrupted,
     snapshot_before,
@@ -143,20 +142,15 @@ class DdlApplier:
                 slice_, position, intent, chosen or TranslatedDdl((slice_.ddl,), online_tables.NO_TABLES)
             )
             if found.index > 0 or found.remaining is not None:
-                translated = chosen or intent.translated
-                return PendingDdl(
-                    translated, found.number, found.index, found.remaining, intent.before, directive
-                )
+                return replace(found, translated=chosen or found.translated, directive=directive)
             number = found.number
         translated = chosen or self._translated(session, slice_, position)
         return PendingDdl(translated, number, directive=directive)
 
-    def _settled(
-        self, slice_: Slice, position: Position, intent: Intent, texts: TranslatedDdl
-    ) -> DdlProgress:
-        """Return the progress of an intent; ``texts`` has the texts that the intent does not store."""
+    def _settled(self, slice_: Slice, position: Position, intent: Intent, texts: TranslatedDdl) -> PendingDdl:
+        """Return what is left of an intent; ``texts`` has the texts that the intent does not store."""
         if intent.before is None:
-            return DdlProgress(intent.index, None, intent.number)
+            return PendingDdl(intent.translated, intent.number, intent.index)
         ddl = intent.statement
         if not ddl.statement and intent.index < len(texts.statements):
             ddl = texts.statements[intent.index]
