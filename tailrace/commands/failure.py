@@ -7,44 +7,34 @@ import os
 import sys
 import tempfile
 import traceback
-from dataclasses import dataclass
 from pathlib import Path
 
 from schemas.errors import ExitCode, TailraceError
 from tailrace.service.report import ErrorReport, another_start_helps, write_report
 
 
-@dataclass(frozen=True)
-class ErrorDisplay:
-    """An error as it is shown."""
-
-    code: str
-    what: str
-    where: str
-    hint: str
-    exit_code: int
-
-
 def report(error: Exception) -> int:
     """Write the error to stderr, as a JSON line if stderr is not a terminal. Return the exit code."""
     shown = describe(error)
-    write_report(ErrorReport(shown.code, shown.what, shown.where, shown.hint, another_start_helps(error)))
+    write_report(shown)
     if sys.stderr.isatty():
         _print_error(shown)
     else:
-        fields = {"event": "failed", "level": "error", **shown.__dict__}
+        fields = {"event": "failed", "level": "error", **shown.fields(), "exit_code": shown.exit_code}
         print(json.dumps(fields, ensure_ascii=False), file=sys.stderr, flush=True)
     return shown.exit_code
 
 
-def describe(error: Exception) -> ErrorDisplay:
+def describe(error: Exception) -> ErrorReport:
     """Return how to show an error. The traceback of an unexpected error is written to a file."""
     if isinstance(error, TailraceError):
-        return ErrorDisplay(error.code, error.message, str(error.where), error.advice, int(error.exit_code))
+        again, code = another_start_helps(error), int(error.exit_code)
+        return ErrorReport(error.code, error.message, str(error.where), error.advice, code, again)
     path = _keep_traceback(error)
     text = str(error).split("\n", 1)[0]
     what = f"unexpected error: {type(error).__name__}: {text}"
-    return ErrorDisplay("TR001", what, "", f"the traceback is in {path}; please report it", ExitCode.FAILED)
+    hint = f"the traceback is in {path}; please report it"
+    return ErrorReport("TR001", what, "", hint, ExitCode.FAILED, another_start_helps=False)
 
 
 def _keep_traceback(error: Exception) -> Path:
@@ -54,7 +44,7 @@ def _keep_traceback(error: Exception) -> Path:
     return Path(name)
 
 
-def _print_error(shown: ErrorDisplay) -> None:
+def _print_error(shown: ErrorReport) -> None:
     from rich.console import Console
     from rich.markup import escape
 

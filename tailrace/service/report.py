@@ -27,6 +27,7 @@ class ErrorReport:
     what: str
     where: str
     hint: str
+    exit_code: int
     another_start_helps: bool
 
     def fields(self) -> dict[str, str]:
