@@ -169,9 +169,10 @@ class Topics:
 
     def read_state(self) -> LogState:
         """Read what a producer goes on from; the topics have to be there."""
+        last_epoch = self._last_epoch()
         versions = self.structures()
         current = {(v.db, v.table): v.fingerprint for v in versions if has_full_images(v.structure)}
-        return LogState(self._last_epoch(), current, self._tracked_records())
+        return LogState(last_epoch, current, self._tracked_records())
 
     def structures(self) -> list[LoggedVersion]:
         """Read all structures that the log names, in the order of their epochs."""
