@@ -7,12 +7,24 @@ from typing import Any
 
 from schemas.binlog.mariadb_zlib import inflate_column
 from schemas.structure import Column
-from schemas.types.codec import Codec, Lines, NumberLine, read_length
+from schemas.types.codec import (
+    NULL_MARK,
+    Codec,
+    Lines,
+    NumberLine,
+    any_field,
+    read_counted_field,
+    read_length,
+    short_field,
+)
 
 # The COMPRESSED columns are MariaDB's.
 BLOB_COMPRESSED, VARCHAR_COMPRESSED = 140, 141
 COMPRESSED = frozenset({BLOB_COMPRESSED, VARCHAR_COMPRESSED})
 VARCHAR, BIT, VECTOR, BLOB, VAR_STRING, STRING, GEOMETRY = 15, 16, 242, 252, 253, 254, 255
+
+
+_ADDRESS_SIZES = (4, 16)  # bytes
 
 
 def length_bytes(column: Column) -> int:
@@ -42,10 +54,19 @@ def read_value(column: Column) -> Lines:
     return lines
 
 
+def value_field(column: Column) -> Lines:
+    """Return encoding lines that read the column's value into ``d``, and its length into ``l``."""
+    short = column.code in (VARCHAR, VAR_STRING, STRING, VARCHAR_COMPRESSED) and column.meta < NULL_MARK
+    return short_field() if short else any_field()
+
+
 class Binary(Codec):
     """Bytes with a length prefix."""
 
-    names: Mapping[str, Any] = {"inflate_column": inflate_column}
+    names: Mapping[str, Any] = {
+        "inflate_column": inflate_column,
+        "read_counted_field": read_counted_field,
+    }
 
     def avro(self, column: Column) -> list[Any]:
         """Avro bytes."""
@@ -56,6 +77,18 @@ class Binary(Codec):
         lines = read_value(column)
         if column.code == STRING:
             lines.append(f"if l < {column.meta:d}: d = d.ljust({column.meta:d}, b'\\0'); l = {column.meta:d}")
+        return [*lines, f"{target} = {tags[0]} + encode_varint(l << 1) + d"]
+
+    def select(self, column: Column, quoted: str) -> list[str]:
+        """MariaDB's UUID, INET4 and INET6 are BINARY in the binlog, and text without a cast."""
+        if column.code == STRING and column.meta in _ADDRESS_SIZES:
+            return [f"CAST({quoted} AS BINARY({column.meta}))"]
+        return [quoted]
+
+    def encode(self, column: Column, target: str, tags: list[str]) -> Lines:
+        lines = value_field(column)
+        if column.code == STRING:
+            lines.append(f"if l != {column.meta:d}: raise ValueError('a BINARY has another length')")
         return [*lines, f"{target} = {tags[0]} + encode_varint(l << 1) + d"]
 
     def literal(self, column: Column, target: str, branches: int) -> Lines:
@@ -81,6 +114,14 @@ class Bit(Codec):
     def decode(self, column: Column, target: str, tags: list[str]) -> Lines:
         size = (column.meta + 7) // 8
         return [f"{target} = {tags[0]} + {bytes((size << 1,))!r} + b[p:p+{size:d}]; p += {size:d}"]
+
+    def encode(self, column: Column, target: str, tags: list[str]) -> Lines:
+        size = (column.meta + 7) // 8
+        return [
+            *short_field(),
+            f"if l != {size:d}: raise ValueError('a BIT has another length')",
+            f"{target} = {tags[0]} + {bytes((size << 1,))!r} + d",
+        ]
 
     def literal(self, column: Column, target: str, branches: int) -> Lines:
         """A number, since BIT is compared as a number."""

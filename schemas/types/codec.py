@@ -4,6 +4,7 @@ The lines become part of one generated function per table structure, so that the
 They may use these names:
 
     decoding   ``b`` the binlog bytes, ``p`` the offset in them (advanced by the lines)
+    encoding   ``b`` rows of the text protocol, ``p`` the offset in them (advanced by the lines)
     rendering  ``v`` the Avro bytes, ``p`` the offset in them (advanced by the lines)
 
 Helper functions come from ``Codec.names`` and must be unique over all families.
@@ -58,6 +59,26 @@ class Codec(ABC):
             tags: for each type of ``avro``, the literal of its union branch byte, or ``b''``.
         """
 
+    def select(self, column: Column, quoted: str) -> list[str]:
+        """Return the expressions of a SELECT whose values ``encode`` reads; if the column is NULL, all of them are.
+
+        They are for a session in UTC that does not convert text: ``session_setup`` in producer/copy/row_encoder.py.
+
+        Args:
+            quoted: the column's name, quoted.
+        """
+        return [quoted]
+
+    @abstractmethod
+    def encode(self, column: Column, target: str, tags: list[str]) -> Lines:
+        """Return lines that set ``target`` to the Avro bytes of the value at ``b[p]``, which is not NULL.
+
+        They are the bytes that ``decode`` makes of the same value.
+
+        Args:
+            tags: see ``decode``.
+        """
+
     @abstractmethod
     def literal(self, column: Column, target: str, branches: int) -> Lines:
         """Return lines that set ``target`` to the SQL literal of the Avro value at ``v[p]``.
@@ -84,6 +105,45 @@ def text_predicate(quoted: bytes, charset: bytes) -> tuple[bytes, bytes]:
     """``Codec.predicate`` for text: compares its bytes in a character set, since a collation treats café as CAFE."""
     using = b" USING " + charset + b") AS BINARY)"
     return b"CAST(CONVERT(" + quoted + using + b" <=> CAST(CONVERT(", using
+
+
+#: the byte of a NULL in the text protocol; a smaller one is a value's length, a larger one begins a longer length
+NULL_MARK = 251
+_LENGTH_SIZES = {252: 2, 253: 3, 254: 8}
+
+
+def read_counted_field(b: bytes, p: int) -> tuple[int, int]:
+    """Return the length of the value at ``b[p]`` in the text protocol, and where the value begins.
+
+    Raises:
+        ValueError: it is not a length.
+    """
+    first = b[p]
+    if first < NULL_MARK:
+        return first, p + 1
+    size = _LENGTH_SIZES.get(first)
+    if size is None:
+        raise ValueError(f"a value's length begins with {first}")
+    return int.from_bytes(b[p + 1 : p + 1 + size], "little"), p + 1 + size
+
+
+def short_field() -> Lines:
+    """Return encoding lines that read a value shorter than ``NULL_MARK`` bytes into ``d``, its length into ``l``."""
+    return ["l = b[p]; q = p + 1 + l; d = b[p+1:q]; p = q"]
+
+
+def number_field() -> Lines:
+    """Return encoding lines that read a whole number into ``i``."""
+    return ["q = p + 1 + b[p]; i = int(b[p+1:q]); p = q"]
+
+
+def any_field() -> Lines:
+    """Return encoding lines that read a value of any length into ``d``, its length into ``l``."""
+    return [
+        "l = b[p]; p += 1",
+        f"if l >= {NULL_MARK}: l, p = read_counted_field(b, p - 1)",
+        "q = p + l; d = b[p:q]; p = q",
+    ]
 
 
 def read_length(target: str) -> Lines:

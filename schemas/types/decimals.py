@@ -8,7 +8,7 @@ from functools import cache
 from typing import Any
 
 from schemas.structure import Column
-from schemas.types.codec import Codec, Lines, read_length
+from schemas.types.codec import Codec, Lines, read_length, short_field
 from schemas.varint import encode_bytes
 
 NEWDECIMAL = 246
@@ -68,7 +68,11 @@ def unpacker(precision: int, scale: int) -> Callable[[bytes], int]:
 
 def decimal_avro(data: bytes, precision: int, scale: int) -> bytes:
     """Convert packed bytes to Avro bytes with their length."""
-    number = unpacker(precision, scale)(data)
+    return unscaled_avro(unpacker(precision, scale)(data))
+
+
+def unscaled_avro(number: int) -> bytes:
+    """Convert the unscaled number to Avro bytes with their length."""
     size = ((number if number >= 0 else ~number).bit_length() >> 3) + 1
     return encode_bytes(number.to_bytes(size, "big", signed=True))
 
@@ -87,6 +91,7 @@ class Decimals(Codec):
 
     names: Mapping[str, Any] = {
         "decimal_avro": decimal_avro,
+        "unscaled_avro": unscaled_avro,
         "decimal_text": decimal_text,
         "Decimal": Decimal,
     }
@@ -101,6 +106,17 @@ class Decimals(Codec):
         size = packed_size(precision, scale)
         return [
             f"{target} = {tags[0]} + decimal_avro(b[p:p+{size:d}], {precision:d}, {scale:d}); p += {size:d}"
+        ]
+
+    def encode(self, column: Column, target: str, tags: list[str]) -> Lines:
+        """The text has all digits of the column's scale."""
+        scale = column.meta & 0xFF
+        if not scale:
+            return [*short_field(), f"{target} = {tags[0]} + unscaled_avro(int(d))"]
+        return [
+            *short_field(),
+            f"if d[-{scale + 1:d}:-{scale:d}] != b'.': raise ValueError('a DECIMAL has another scale')",
+            f"{target} = {tags[0]} + unscaled_avro(int(d.replace(b'.', b'')))",
         ]
 
     def literal(self, column: Column, target: str, branches: int) -> Lines:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from schemas.structure import Column, WrittenColumn
-from schemas.types.codec import Codec, Lines, read_length, text_predicate
+from schemas.types.codec import Codec, Lines, number_field, read_length, text_predicate
 from schemas.varint import encode_bytes
 
 ENUM, SET = 247, 248
@@ -84,6 +84,13 @@ class EnumSet(Codec):
         size = column.meta
         read = "b[p]" if size == 1 else f"from_bytes(b[p:p+{size:d}], 'little')"
         return [f"{target} = {tags[0]} + {target}_table[{read}]; p += {size:d}"]
+
+    def select(self, column: Column, quoted: str) -> list[str]:
+        """The member's number, or the members' bits."""
+        return [f"CAST({quoted} AS UNSIGNED)"]
+
+    def encode(self, column: Column, target: str, tags: list[str]) -> Lines:
+        return [*number_field(), f"{target} = {tags[0]} + {target}_table[i]"]
 
     def literal(self, column: Column, target: str, branches: int) -> Lines:
         """ENUM's error value is written as index 0, since no text is accepted for it."""

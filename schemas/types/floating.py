@@ -7,11 +7,10 @@ from struct import Struct
 from typing import Any
 
 from schemas.structure import Column
-from schemas.types.codec import Codec, Lines
+from schemas.types.codec import Codec, Lines, short_field
 
 FLOAT, DOUBLE = 4, 5
-_float = Struct("<f").unpack_from
-_double = Struct("<d").unpack_from
+_FLOAT, _DOUBLE = Struct("<f"), Struct("<d")
 
 
 def float_text(number: float) -> bytes:
@@ -29,7 +28,13 @@ def float_text(number: float) -> bytes:
 class Floating(Codec):
     """FLOAT and DOUBLE."""
 
-    names: Mapping[str, Any] = {"read_float": _float, "read_double": _double, "float_text": float_text}
+    names: Mapping[str, Any] = {
+        "read_float": _FLOAT.unpack_from,
+        "read_double": _DOUBLE.unpack_from,
+        "pack_float": _FLOAT.pack,
+        "pack_double": _DOUBLE.pack,
+        "float_text": float_text,
+    }
 
     def avro(self, column: Column) -> list[Any]:
         """Avro float or double."""
@@ -38,6 +43,17 @@ class Floating(Codec):
     def decode(self, column: Column, target: str, tags: list[str]) -> Lines:
         size = 4 if column.code == FLOAT else 8
         return [f"{target} = {tags[0]} + b[p:p+{size}]; p += {size}"]
+
+    def select(self, column: Column, quoted: str) -> list[str]:
+        """The servers round the text of a FLOAT, and that of columns with a number of decimals.
+
+        The product is a DOUBLE without one, whose text has as many digits as the value needs; -0 stays -0.
+        """
+        return [f"{quoted}*1e0"]
+
+    def encode(self, column: Column, target: str, tags: list[str]) -> Lines:
+        kind = "float" if column.code == FLOAT else "double"
+        return [*short_field(), f"{target} = {tags[0]} + pack_{kind}(float(d))"]
 
     def literal(self, column: Column, target: str, branches: int) -> Lines:
         kind, size = ("float", 4) if column.code == FLOAT else ("double", 8)

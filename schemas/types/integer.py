@@ -7,8 +7,8 @@ from struct import Struct
 from typing import Any
 
 from schemas.structure import Column
-from schemas.types.codec import Codec, Lines, NumberLine
-from schemas.varint import encode
+from schemas.types.codec import Codec, Lines, NumberLine, number_field
+from schemas.varint import LOW, encode
 
 TINY, SHORT, LONG, LONGLONG, INT24 = 1, 2, 3, 8, 9
 _SIZES = {TINY: 1, SHORT: 2, INT24: 3, LONG: 4, LONGLONG: 8}
@@ -30,6 +30,7 @@ class Integer(Codec):
 
     names: Mapping[str, Any] = {
         "encode_varint": encode,
+        "LOW": LOW,
         "unsigned_decimal": unsigned_decimal,
         "NUMBER_TEXT": NUMBER_TEXT,
         "from_bytes": int.from_bytes,
@@ -60,6 +61,17 @@ class Integer(Codec):
             f"z = {zigzag}",
             f"{target} = {tag}(VARINT[z] if z < 131072 else encode_varint(z))",
         ]
+
+    def encode(self, column: Column, target: str, tags: list[str]) -> Lines:
+        size = _SIZES[column.code]
+        tag = "" if tags[0] == "b''" else f"{tags[0]} + "
+        if size == 8 and column.unsigned:
+            return [*number_field(), f"{target} = {tag}unsigned_decimal(i)"]
+        zigzag = "i << 1" if column.unsigned else "i << 1 if i >= 0 else (~i << 1) | 1"
+        varint = "VARINT[z] if z < 131072 else "
+        if size > 2:
+            varint += "LOW[z & 16383] + VARINT[z >> 14] if z < 2147483648 else "
+        return [*number_field(), f"z = {zigzag}", f"{target} = {tag}({varint}encode_varint(z))"]
 
     def literal(self, column: Column, target: str, branches: int) -> Lines:
         if column.code == LONGLONG and column.unsigned:

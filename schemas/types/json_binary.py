@@ -239,19 +239,30 @@ def _opaque(field_type: int, data: bytes) -> tuple[str, str]:
         number = unpacker(precision, scale)(data[2 : 2 + packed_size(precision, scale)])
         digits = str(abs(number)).rjust(scale + 1, "0")
         text = f"{digits[:-scale]}.{digits[-scale:]}" if scale else digits
-        # The stored precision may be larger than necessary, depending on how the value was computed.
-        shortest = max(len(str(abs(number))), scale, 1)
-        return f"-{text}" if number < 0 else text, f"decimal({shortest},{scale})"
+        return f"-{text}" if number < 0 else text, decimal_type(number, scale)
     if field_type in _TEMPORAL:
         packed = int.from_bytes(data[:8], "little", signed=True)
         return f'"{_temporal(field_type, packed)}"', _TEMPORAL[field_type]
+    return f'"base64:type{field_type}:{b64encode(data).decode()}"', opaque_type(field_type)
+
+
+def decimal_type(number: int, scale: int) -> str:
+    """Return the type of a DECIMAL by its unscaled number.
+
+    The document's own precision may be larger than necessary, depending on how the value was computed.
+    """
+    return f"decimal({max(len(str(abs(number))), scale, 1)},{scale})"
+
+
+def opaque_type(field_type: int) -> str:
+    """Return the type of bytes. Raises DecodeError TR417 if SQL cannot create them again."""
     if field_type not in OPAQUE:
         raise DecodeError(
             "TR417",
             f"a JSON document contains bytes of MySQL's type {field_type}, which SQL cannot create again",
             hint="store such values as text, for example with TO_BASE64(), or exclude the table",
         )
-    return f'"base64:type{field_type}:{b64encode(data).decode()}"', f"opaque({field_type})"
+    return f"opaque({field_type})"
 
 
 def _temporal(field_type: int, packed: int) -> str:

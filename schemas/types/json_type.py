@@ -11,9 +11,11 @@ from typing import Any
 
 from schemas.structure import Column
 from schemas.types.binary import read_counted
-from schemas.types.codec import Codec, Lines, read_length
+from schemas.types.codec import NULL_MARK, Codec, Lines, any_field, read_counted_field, read_length
 from schemas.types.json_avro import json_avro
+from schemas.types.json_select import selected_avro, types_expression
 from schemas.types.json_sql import typed_literal
+from schemas.varint import encode_bytes
 
 JSON = 245
 
@@ -21,7 +23,13 @@ JSON = 245
 class Json(Codec):
     """JSON."""
 
-    names: Mapping[str, Any] = {"json_avro": json_avro, "typed_literal": typed_literal}
+    names: Mapping[str, Any] = {
+        "json_avro": json_avro,
+        "typed_literal": typed_literal,
+        "selected_avro": selected_avro,
+        "encode_bytes": encode_bytes,
+        "read_counted_field": read_counted_field,
+    }
 
     def avro(self, column: Column) -> list[Any]:
         """A union: string, or a map of ``text`` and of types by path."""
@@ -29,6 +37,19 @@ class Json(Codec):
 
     def decode(self, column: Column, target: str, tags: list[str]) -> Lines:
         return [*read_counted(column.meta), f"{target} = json_avro(d, {tags[0]}, {tags[1]})"]
+
+    def select(self, column: Column, quoted: str) -> list[str]:
+        """The text, and the types of the scalars whose type it does not show."""
+        return [quoted, types_expression(quoted)]
+
+    def encode(self, column: Column, target: str, tags: list[str]) -> Lines:
+        return [
+            *any_field(),
+            f"if b[p] == {NULL_MARK}: {target} = {tags[0]} + encode_bytes(d); p += 1",
+            "else:",
+            *(f"    {line}" for line in ["v = d", *any_field()]),
+            f"    {target} = selected_avro(v, d, {tags[0]}, {tags[1]})",
+        ]
 
     def literal(self, column: Column, target: str, branches: int) -> Lines:
         return [

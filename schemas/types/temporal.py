@@ -12,7 +12,7 @@ from datetime import date, timedelta
 from typing import Any
 
 from schemas.structure import Column
-from schemas.types.codec import Codec, Lines
+from schemas.types.codec import Codec, Lines, short_field
 
 DATE, YEAR, NEWDATE, TIMESTAMP2, DATETIME2, TIME2 = 10, 13, 14, 17, 18, 19
 #: formats before 5.6; ``meta`` is the number of fraction digits from the table's definition, not from the binlog
@@ -143,6 +143,7 @@ def old_timestamp_text(data: bytes, fsp: int) -> bytes:
     return timestamp_text(int.from_bytes(data[:4], "big")) + digits
 
 
+_MOST_TIME = len("-838:59:59.000000")
 _OLD = {
     TIME: ("old_time_text", _OLD_TIME_BYTES),
     DATETIME: ("old_datetime_text", _OLD_DATETIME_BYTES),
@@ -206,6 +207,23 @@ class Temporal(Codec):
             "i = from_bytes(b[p:p+5], 'big') - 0x8000000000",
             f"{target} = {tags[0]} + {length!r} + PACKED_DATES[i >> 17] + PACKED_TIMES[i & 0x1ffff]{text}"
             f"; p += {5 + size:d}",
+        ]
+
+    def encode(self, column: Column, target: str, tags: list[str]) -> Lines:
+        if column.code in (TIME, TIME2):
+            return [
+                *short_field(),
+                f"if l > {_MOST_TIME:d}: raise ValueError('a TIME has another length')",
+                f"{target} = {tags[0]} + counted(d)",
+            ]
+        fraction = column.meta + 1 if column.meta else 0
+        length = {DATE: 10, NEWDATE: 10, YEAR: 4}.get(column.code, 19 + fraction)
+        # The text of MariaDB's YEAR(2) is 00 for 0000 and for 2000.
+        wrong = "a YEAR has two digits and no century" if column.code == YEAR else "a time has another length"
+        return [
+            *short_field(),
+            f"if l != {length:d}: raise ValueError({wrong!r})",
+            f"{target} = {tags[0]} + {bytes((length << 1,))!r} + d",
         ]
 
     def literal(self, column: Column, target: str, branches: int) -> Lines:

@@ -8,8 +8,8 @@ from typing import Any
 from schemas.binlog.mariadb_zlib import inflate_column
 from schemas.charsets.text import text_of
 from schemas.structure import Column
-from schemas.types.binary import read_value
-from schemas.types.codec import Codec, Lines, read_length, text_predicate
+from schemas.types.binary import read_value, value_field
+from schemas.types.codec import Codec, Lines, read_counted_field, read_length, text_predicate
 from schemas.varint import VARINT, encode_bytes
 
 #: length prefixes with their union tag: STRING_PREFIX[tag][length]
@@ -61,6 +61,7 @@ class Text(Codec):
 
     names: Mapping[str, Any] = {
         "inflate_column": inflate_column,
+        "read_counted_field": read_counted_field,
         "STRING_PREFIX_0": STRING_PREFIX[b"\x00"],
         "STRING_PREFIX_1": STRING_PREFIX[b"\x02"],
         "utf8_text": utf8_text,
@@ -74,8 +75,17 @@ class Text(Codec):
         return ["string", "bytes"]
 
     def decode(self, column: Column, target: str, tags: list[str]) -> Lines:
-        """ASCII, the most frequent case, needs one test and one concatenation."""
-        lines = read_value(column)
+        return self._converted(read_value(column), column, target, tags)
+
+    def encode(self, column: Column, target: str, tags: list[str]) -> Lines:
+        """The text is in the column's character set, a CHAR without its padding, a COMPRESSED column uncompressed."""
+        return self._converted(value_field(column), column, target, tags)
+
+    def _converted(self, lines: Lines, column: Column, target: str, tags: list[str]) -> Lines:
+        """The lines, which set ``d`` and ``l``, and the conversion of ``d``.
+
+        ASCII, the most frequent case, needs one test and one concatenation.
+        """
         convert = f"{_convert(column.charset)}(d, {tags[0]}, {tags[1]})"
         if column.charset in _NOT_ASCII_BASED | _SHIFTED_BACKSLASH:
             return [*lines, f"{target} = {convert}"]

@@ -25,7 +25,7 @@ from schemas.types.json_sql import typed_literal
 from schemas.varint import encode_bytes, encode_long
 from schemas.wire.avro_schema import avro_name
 from tests.support.binlogs.binlog_rows import Row, binlog_end, event_types, rows_since
-from tests.support.statements.value_types import LOOSE, MYSQL_TYPES, types_of
+from tests.support.statements.value_types import JSON_SCALARS, LOOSE, MYSQL_TYPES, types_of
 
 pytestmark = pytest.mark.servers
 
@@ -345,40 +345,19 @@ def test_partial_updates_of_json(upstream: Database, values_db: Connection[Any])
     assert {"decimal(2,1)", "decimal(3,2)", "date", "opaque(15)"} <= {doc.get('$."a"') for doc in typed}
 
 
-# What SQL makes JSON of, and the type that the document keeps.
-_TYPED = {
-    "DECIMAL(10,2)": ("-12.50", "DECIMAL"), "DECIMAL(65,30)": ("1e-30", "DECIMAL"), "DECIMAL(3,0)": ("7", "DECIMAL"),
-    "DATE": ("'2024-02-29'", "DATE"), "TIME(3)": ("'-838:59:58.5'", "TIME"), "TIME": ("'-00:00:01'", "TIME"),
-    "DATETIME(6)": ("'9999-12-31 23:59:59.000001'", "DATETIME"),
-    "TIMESTAMP(2)": ("'2024-01-02 03:04:05.25'", "TIMESTAMP"),
-    "YEAR": ("1999", "UNSIGNED INTEGER"), "BIT(9)": ("257", "BIT"), "BIT(1)": ("0", "BIT"),
-    "BINARY(3)": ("X'0102'", "BLOB"),
-    "BINARY(0)": ("X''", "BLOB"), "VARBINARY(9)": ("X'2A2F00FF27'", "BLOB"), "BLOB": ("X'2A2F'", "BLOB"),
-    "MEDIUMBLOB": ("REPEAT(X'00FF', 40000)", "BLOB"), "LONGBLOB": ("X''", "BLOB"),
-    "INT UNSIGNED": ("5", "UNSIGNED INTEGER"),
-    "BIGINT UNSIGNED": ("18446744073709551615", "UNSIGNED INTEGER"), "TINYINT UNSIGNED": ("0", "UNSIGNED INTEGER"),
-    "FLOAT": ("0.1", "DOUBLE"), "VARCHAR(20)": ("'base64:type252:AA=='", "STRING"), "SET('a','b')": ("'a,b'", "STRING"),
-    "POINT": ("POINT(1, 2)", "OBJECT"), "BOOLEAN": ("TRUE", "INTEGER"),
-    "BIGINT": ("4294967296", "INTEGER"),
-    "BIGINT(9)": ("-4294967296", "INTEGER"), "BIGINT(8)": ("4294967295", "INTEGER"),
-    "INT(9) UNSIGNED": ("4294967295", "UNSIGNED INTEGER"), "BIGINT(9) UNSIGNED": ("4294967296", "UNSIGNED INTEGER"),
-    "DECIMAL(2,2)": ("-0.05", "DECIMAL"), "DECIMAL(5,5)": ("0", "DECIMAL"), "JSON": ("'[1, 1.0, null, {}]'", "ARRAY"),
-}  # fmt: skip
-
-
 @pytest.mark.parametrize("flavor", ["mysql"])
 def test_documents_made_of_sql_values(upstream: Database, values_db: Connection[Any]) -> None:
     """Every type as member, element and by itself: text and JSON_TYPE are the same in the copy."""
     connection = values_db
-    columns = ", ".join(f"c{i} {sql_type}" for i, sql_type in enumerate(_TYPED))
+    columns = ", ".join(f"c{i} {sql_type}" for i, sql_type in enumerate(JSON_SCALARS))
     _run(connection, f"CREATE TABLE source ({columns})",
-         f"INSERT INTO source VALUES ({', '.join(value for value, _ in _TYPED.values())})")  # fmt: skip
+         f"INSERT INTO source VALUES ({', '.join(value for value, _ in JSON_SCALARS.values())})")  # fmt: skip
     for table in ("j", "n"):
         key = " PRIMARY KEY" if table == "j" else ""
         for name in (table, f"copy_{table}"):
             _run(connection, f"CREATE TABLE {name} (id INT{key}, v JSON, w JSON NOT NULL)")
     begin = binlog_end(upstream)
-    names = [f"c{i}" for i in range(len(_TYPED))]
+    names = [f"c{i}" for i in range(len(JSON_SCALARS))]
     documents = [f"JSON_ARRAY({name})" for name in names]
     documents += [f"""JSON_OBJECT('k"e*/y', JSON_ARRAY(1.0, {name}, '*/'), 'it''s', JSON_OBJECT('', {name}))"""
                   for name in names]  # fmt: skip
@@ -402,7 +381,9 @@ def test_documents_made_of_sql_values(upstream: Database, values_db: Connection[
         )
         for ours, theirs in zip(copy, original, strict=True):
             assert ours == theirs, documents[theirs[0]]
-        assert [row[4] for row in original[: len(names)]] == [json_type for _, json_type in _TYPED.values()]
+        assert [row[4] for row in original[: len(names)]] == [
+            json_type for _, json_type in JSON_SCALARS.values()
+        ]
     begin = binlog_end(upstream)
     _run(connection, "DELETE FROM j", "DELETE FROM n")
     connection.commit()

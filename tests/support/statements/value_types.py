@@ -131,6 +131,25 @@ MARIADB_TYPES: list[tuple[str, list[str], bool]] = [
     ("BLOB COMPRESSED", [*_BYTES, "REPEAT(X'00FF', 5000)"], False),
     ("LONGBLOB COMPRESSED", [*_BYTES, "REPEAT(X'27', 70000)"], False),
 ]  # fmt: skip
+#: what SQL makes scalars of JSON documents of: a value, and the type that the document keeps
+JSON_SCALARS = {
+    "DECIMAL(10,2)": ("-12.50", "DECIMAL"), "DECIMAL(65,30)": ("1e-30", "DECIMAL"), "DECIMAL(3,0)": ("7", "DECIMAL"),
+    "DATE": ("'2024-02-29'", "DATE"), "TIME(3)": ("'-838:59:58.5'", "TIME"), "TIME": ("'-00:00:01'", "TIME"),
+    "DATETIME(6)": ("'9999-12-31 23:59:59.000001'", "DATETIME"),
+    "TIMESTAMP(2)": ("'2024-01-02 03:04:05.25'", "TIMESTAMP"),
+    "YEAR": ("1999", "UNSIGNED INTEGER"), "BIT(9)": ("257", "BIT"), "BIT(1)": ("0", "BIT"),
+    "BINARY(3)": ("X'0102'", "BLOB"),
+    "BINARY(0)": ("X''", "BLOB"), "VARBINARY(9)": ("X'2A2F00FF27'", "BLOB"), "BLOB": ("X'2A2F'", "BLOB"),
+    "MEDIUMBLOB": ("REPEAT(X'00FF', 40000)", "BLOB"), "LONGBLOB": ("X''", "BLOB"),
+    "INT UNSIGNED": ("5", "UNSIGNED INTEGER"),
+    "BIGINT UNSIGNED": ("18446744073709551615", "UNSIGNED INTEGER"), "TINYINT UNSIGNED": ("0", "UNSIGNED INTEGER"),
+    "FLOAT": ("0.1", "DOUBLE"), "VARCHAR(20)": ("'base64:type252:AA=='", "STRING"), "SET('a','b')": ("'a,b'", "STRING"),
+    "POINT": ("POINT(1, 2)", "OBJECT"), "BOOLEAN": ("TRUE", "INTEGER"),
+    "BIGINT": ("4294967296", "INTEGER"),
+    "BIGINT(9)": ("-4294967296", "INTEGER"), "BIGINT(8)": ("4294967295", "INTEGER"),
+    "INT(9) UNSIGNED": ("4294967295", "UNSIGNED INTEGER"), "BIGINT(9) UNSIGNED": ("4294967296", "UNSIGNED INTEGER"),
+    "DECIMAL(2,2)": ("-0.05", "DECIMAL"), "DECIMAL(5,5)": ("0", "DECIMAL"), "JSON": ("'[1, 1.0, null, {}]'", "ARRAY"),
+}  # fmt: skip
 
 
 def types_of(flavor: str) -> list[tuple[str, list[str], bool]]:

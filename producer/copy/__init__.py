@@ -1,0 +1,1 @@
+"""Copies tables into the epoch log while their changes go on."""
