@@ -14,11 +14,19 @@ from spark_consumer.apply.tables.error_log import Directive
 from spark_consumer.epochs.position import Position
 from spark_consumer.epochs.slices import Slice
 from spark_consumer.plan.causality import causality_of
-from spark_consumer.plan.plan import SlicePlan, plan_slice, structures_of, targets_of
+from spark_consumer.plan.plan import (
+    Change,
+    SlicePlan,
+    TablePlan,
+    check_copied,
+    plan_slice,
+    structures_of,
+    targets_of,
+)
 from spark_consumer.plan.statements import Limits
 from spark_consumer.rules.config import ConsumerConfig
 from spark_consumer.target.session import Session
-from spark_consumer.target.tables import ForeignKeyCatalog, TargetCatalog
+from spark_consumer.target.tables import ForeignKeyCatalog, TargetCatalog, acting_columns
 
 
 @dataclass(frozen=True)
@@ -88,7 +96,10 @@ class Planner:
             safe=safe,
             is_repeat=is_repeat,
             unfinished=downstream.unfinished,
+            incomplete=slice_.incomplete,
         )
+        check_copied(plan, slice_)
+        plan = replace(plan, tables=tuple(_with_acting(session, table) for table in plan.tables))
         if is_repeat:
             check_tables(plan, targets, rules)
             deviates = tables_with_decisions(downstream.decided.values(), session.flavor)
@@ -97,8 +108,8 @@ class Planner:
         plan = replace(plan, window=slice_.window)
         if row_by_row:
             return plan.row_by_row()
-        # RepeatableStatement slices, parts of an epoch, and rows of a DDL are applied in one transaction.
-        if not self._in_parts or is_repeat or slice_.window is not None or slice_.ddl is not None:
+        # Slices in safe mode, parts of an epoch, and rows of a DDL are applied in one transaction.
+        if not self._in_parts or safe or slice_.window is not None or slice_.ddl is not None:
             return plan
         foreign = self._foreign.load(session, names)
         causality = causality_of(plan, targets, foreign, by_tables=self._by_tables)
@@ -112,6 +123,17 @@ class Planner:
         """Invalidate the cached tables after a DDL."""
         self._catalog.forget()
         self._foreign.forget()
+
+
+def _with_acting(session: Session, table: TablePlan) -> TablePlan:
+    """Return the plan of a table that is being copied with the changes for which its foreign keys act."""
+    if not (table.incomplete and table.cascades):
+        return table
+    on_delete, on_update = acting_columns(session, table.target_name)
+    acting = {Change.DELETE} if on_delete else set()
+    acting |= {Change.KEY_CHANGE} if on_update else set()
+    acting |= set() if on_update <= {name.lower() for name in table.structure.key} else {Change.UPDATE}
+    return replace(table, acting=frozenset(acting))
 
 
 class SafeMode:

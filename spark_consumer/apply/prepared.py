@@ -5,7 +5,7 @@ Rows that are already read are verified: they are exactly those of the epochs.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 
 import structlog
@@ -246,7 +246,8 @@ def sort_results(slice_: Slice, plan: SlicePlan, results: Sequence[Result]) -> P
         for event, one in traced.items()
         if not (table := plan.tables[one.table]).transactional
     }
-    steps = steps_of((row for row in in_order if not row.table.transactional), beside)
+    copied = frozenset(one.record.epoch for one in slice_.epochs if one.record.copy is not None)
+    steps = steps_of((row for row in in_order if not row.table.transactional), beside, copied)
     ordered = tuple(statements((row for row in in_order if row.table.transactional), plan.limits))
     writes = Writes(merged(Deletes), merged(Inserts), ordered)
     own = [*ordered, *(step.statement for one in steps for step in one.steps)]
@@ -255,12 +256,15 @@ def sort_results(slice_: Slice, plan: SlicePlan, results: Sequence[Result]) -> P
 
 
 def steps_of(
-    rows: Iterable[OrderedRow], events: Mapping[EventId, tuple[TablePlan, Event]]
+    rows: Iterable[OrderedRow],
+    events: Mapping[EventId, tuple[TablePlan, Event]],
+    copied: Collection[int] = (),
 ) -> tuple[TableSteps, ...]:
     """Return the steps for rows of tables without transactions, by table.
 
     Args:
         events: all rows of these tables in the slice, also those that are left out.
+        copied: the epochs of copies. Several of them may have the same position, so their rows are numbered by epoch.
     """
     found: dict[QualifiedName, TableSteps] = {}
     indexes: dict[EventId, int] = {}
@@ -271,7 +275,10 @@ def steps_of(
         name, place = table.target_name, (event.gtid, event.file, event.pos)
         if name not in found:
             found[name] = TableSteps(table, places.setdefault(name, []), steps.setdefault(name, []))
-        number = numbers[(name, *place)] = numbers.get((name, *place), -1) + 1
+        if key.epoch in copied:
+            number = (key.epoch << 32) + key.seq
+        else:
+            number = numbers[(name, *place)] = numbers.get((name, *place), -1) + 1
         indexes[key] = len(places[name])
         places[name].append(RowPosition(*place, number))
     for row, second, one in one_by_one(rows):

@@ -141,6 +141,17 @@ def _run(
             raise
         raise _refusal_error(error, place, statement.sql) from error
     exceeds = affected > statement.rows and not may_exceed
+    if not free and table.incomplete and affected < statement.rows and not may_miss:
+        raise RowRefused(
+            "TR666",
+            "a copy of the table runs and has not written a row yet that this change needs, because the row images lack"
+            f" columns, or because the upstream does not log what its foreign keys change: {_shown(statement.sql)}",
+            where=place,
+            hint="leave the change out with `tailrace error skip`, and copy the table, and those that its foreign keys"
+            " change, while nothing of this kind is changed upstream",
+            applied=NOTHING_APPLIED,
+            statement=_shown(statement.sql, 2000),
+        )
     if not free and ((affected < statement.rows and not may_miss) or exceeds):
         raise RowRefused(
             "TR603",

@@ -191,13 +191,13 @@ class DdlRules:
         self, others: set[tuple[str, str]], db: str, table: str | None
     ) -> tuple[str, str | None]:
         """Return the downstream's name of a table that a view reads."""
-        if table is not None and self._is_merged((db, table), others):
+        if table is not None and self.is_merged((db, table), others):
             raise CannotRename(
                 f"its query reads {db}.{table}, whose downstream table also has rows of other tables"
             )
         return self._router.name(db, table)
 
-    def _is_merged(self, name: tuple[str, str], others: set[tuple[str, str]]) -> bool:
+    def is_merged(self, name: tuple[str, str], others: set[tuple[str, str]]) -> bool:
         """Whether the downstream's table has rows of several tables; ``others`` are the tables that have had rows."""
         target = self._router.table(*name)
         allowed = (other for other in others - {name} if self._tables.allows(*other))
@@ -225,7 +225,7 @@ class DdlRules:
             if table.renamed_to is not None:
                 names.add((table.renamed_to_db or table.db, table.renamed_to))
         for name in sorted(names):
-            if self._is_merged(name, known - names):
+            if self.is_merged(name, known - names):
                 return f"{'.'.join(name)}, downstream {'.'.join(router.table(*name))}"
         return ""
 

@@ -42,7 +42,7 @@ class RowHeader(NamedTuple):
     fingerprint: str
     db: str
     table: str
-    event: int  # 0 insert, 1 update, 2 delete
+    event: int  # 0 insert, 1 update, 2 delete, 3 read by a copy
     crc: int
 
 
@@ -71,7 +71,7 @@ def transactions(heads: Iterable[RowHeader]) -> list[Transaction]:
 def _transaction(heads: Sequence[RowHeader]) -> Transaction:
     counts: dict[tuple[str, str, str], list[int]] = {}
     for head in heads:
-        counts.setdefault((head.db, head.table, head.fingerprint), [0, 0, 0])[head.event] += 1
+        counts.setdefault((head.db, head.table, head.fingerprint), [0, 0, 0, 0])[head.event] += 1
     first = heads[0]
     return Transaction(
         first.gtid,
@@ -163,15 +163,19 @@ def epoch_part(logged: LoggedEpoch, found: Sequence[Transaction], start: int, en
             hint="the position belongs to another log; check prefix and channel",
         )
     record = logged.record
+    incomplete = {(table.db, table.table) for table in record.tables if table.incomplete}
     touched: dict[tuple[str, str, str], list[int]] = {}
     for table in (table for one in taken for table in one.tables):
-        numbers = touched.setdefault((table.db, table.table, table.fingerprint), [0, 0, 0])
-        for n, more in enumerate((table.inserts, table.updates, table.deletes)):
+        numbers = touched.setdefault((table.db, table.table, table.fingerprint), [0, 0, 0, 0])
+        for n, more in enumerate((table.inserts, table.updates, table.deletes, table.reads)):
             numbers[n] += more
     return LoggedEpoch(
         replace(
             record,
-            tables=tuple(TableTouched(*name, *numbers) for name, numbers in touched.items()),
+            tables=tuple(
+                TableTouched(*name, *numbers, incomplete=name[:2] in incomplete)
+                for name, numbers in touched.items()
+            ),
             ranges=record.ranges if taken else (),
             rows=sum(one.rows for one in taken),
             # Transactions without rows are counted with the last part of the epoch.
@@ -259,7 +263,7 @@ class TransactionReader:
 def _head(value: bytes, name: str, structure: TableStructure) -> RowHeader:
     envelope = read_record(_parsed(row_schema(structure).text), value[header_size(value) :])
     source = envelope["source"]
-    event = 1 if source["flags"] & KEY_CHANGE else {"c": 0, "r": 0, "u": 1, "d": 2}[envelope["op"]]
+    event = 1 if source["flags"] & KEY_CHANGE else {"c": 0, "u": 1, "d": 2, "r": 3}[envelope["op"]]
     return RowHeader(
         source["seq"],
         source["gtid"],

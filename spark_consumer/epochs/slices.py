@@ -1,4 +1,8 @@
-"""Slices: runs of whole epochs, or parts of one epoch, that move the position in one downstream transaction each."""
+"""Slices: runs of whole epochs, or parts of one epoch, that move the position in one downstream transaction each.
+
+While a table is being copied, rows of it may be missing downstream. The epochs say so, each for the tables that it
+touches (``TableTouched.incomplete``), so a slice alone tells which of its tables are incomplete.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +11,8 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 
 from schemas.errors import LogError, Where
-from schemas.wire.epoch import DIGEST_MODULUS, EpochCommitted, OffsetRange, SchemaChanged
+from schemas.tables import QualifiedName
+from schemas.wire.epoch import DIGEST_MODULUS, END, EpochCommitted, OffsetRange, SchemaChanged
 from schemas.wire.log_records import FOREIGN, missing
 from spark_consumer.epochs.position import BEFORE_ALL, LogPosition, Position, order_of
 
@@ -60,6 +65,12 @@ class Slice:
     def fingerprints(self) -> frozenset[str]:
         """Fingerprints of the structures that the rows were written with."""
         return frozenset(table.fingerprint for logged in self.epochs for table in logged.record.tables)
+
+    @cached_property
+    def incomplete(self) -> frozenset[QualifiedName]:
+        """The upstream's tables of which rows may be missing downstream, because a copy of them runs."""
+        touched = (table for logged in self.epochs for table in logged.record.tables)
+        return frozenset((table.db, table.table) for table in touched if table.incomplete)
 
     @cached_property
     def ranges(self) -> tuple[OffsetRange, ...]:
@@ -236,6 +247,9 @@ def contiguous_after(position: Position, found: Iterable[LoggedEpoch]) -> list[L
 def cut(epochs: Sequence[LoggedEpoch], max_rows: int, max_bytes: int) -> Iterator[Slice]:
     """Yield slices with at most this many rows and bytes of binlog. A larger epoch or a DDL epoch is a slice by itself.
 
+    So is the start of a table's copy, which is a DDL. The end of a copy ends a slice: what comes after it is applied
+    strictly again.
+
     The limit of bytes is needed because a slice is in memory until it is applied, and its rows may be large.
     """
     taken: list[LoggedEpoch] = []
@@ -253,6 +267,9 @@ def cut(epochs: Sequence[LoggedEpoch], max_rows: int, max_bytes: int) -> Iterato
         taken.append(logged)
         rows += logged.record.rows
         size += length
+        if logged.record.copy is not None and logged.record.copy.step == END:
+            yield Slice(tuple(taken))
+            taken, rows, size = [], 0, 0
     if taken:
         yield Slice(tuple(taken))
 

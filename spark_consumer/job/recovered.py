@@ -12,7 +12,7 @@ from dataclasses import replace
 
 from schemas.errors import LogError, Where
 from schemas.gtid.sets import Flavor, parse_gtid_set
-from schemas.wire.epoch import EpochCommitted
+from schemas.wire.epoch import BEGIN, EpochCommitted
 from spark_consumer.epochs.position import Position
 from spark_consumer.epochs.slices import LoggedEpoch, position_after
 
@@ -21,7 +21,7 @@ def skip_recovered(position: Position, epochs: Sequence[LoggedEpoch]) -> tuple[P
     """Return the position after the epochs that are already applied, and the epochs after it.
 
     Raises:
-        LogError: TR562, an epoch is applied in part.
+        LogError: TR562, an epoch is applied in part; TR579, an epoch of a table's copy, which only the log has.
     """
     for number, logged in enumerate(epochs):
         if not position.recovered:
@@ -35,6 +35,15 @@ def skip_recovered(position: Position, epochs: Sequence[LoggedEpoch]) -> tuple[P
                 where=Where(epoch=logged.record.epoch, gtid=logged.record.last_gtid),
                 hint="stop the producer and run `tailrace recover` again: it applies the rest from the relay log,"
                 " which has the whole epoch",
+            )
+        copy = logged.record.copy
+        if copy is not None and (copy.step == BEGIN or logged.record.rows):
+            raise LogError(
+                "TR579",
+                f"`tailrace recover` has applied changes of {copy.db}.{copy.table} that come after epoch"
+                f" {logged.record.epoch} of its copy, and the relay log does not have the rows of the copy",
+                where=Where(epoch=logged.record.epoch, table=f"{copy.db}.{copy.table}"),
+                hint="load the tables again: run `tailrace channel remove`, empty them, and start the channel anew",
             )
         gtids = None if _ends_it(logged.record, position) else logged.record.executed_gtids
         position = replace(position_after(position, [logged]), epoch_gtids=gtids)

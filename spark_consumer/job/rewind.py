@@ -19,7 +19,7 @@ from dataclasses import dataclass, replace
 
 from schemas.counted import counted
 from schemas.errors import DDL, DownstreamError, EventId, LogError, Where
-from schemas.wire.epoch import SchemaChanged
+from schemas.wire.epoch import BEGIN, EpochCommitted, SchemaChanged
 from schemas.wire.log_records import structure_of
 from spark_consumer.apply.repeatable import REPLAY_HINT, check_decisions, check_tables
 from spark_consumer.apply.tables import channel_tables, error_log, position_store, worker_info
@@ -207,7 +207,14 @@ def _check_ddl(
             return False
         return ddl_rules.is_replicated(ddl, lambda: log.tables(epoch))
 
-    records = [one.record for one in epochs if acting(one.record.epoch, one.record.ddl)]
+    def begins_copy(record: EpochCommitted) -> bool:
+        """Whether the channel empties a table with the epoch, whatever its rules for DDL are."""
+        copy = record.copy
+        return copy is not None and copy.step == BEGIN and rules.tables.allows(copy.db, copy.table)
+
+    records = [
+        one.record for one in epochs if begins_copy(one.record) or acting(one.record.epoch, one.record.ddl)
+    ]
     if records and (ddl := records[0].ddl) is not None:
         raise DownstreamError(
             "TR576",

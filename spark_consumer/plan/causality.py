@@ -11,7 +11,8 @@ Two rows conflict if two transactions in any order may not write one row each:
   (``whole``).
 
 If a trigger may change rows of any table, in safe mode, where the state of the rows is not known, and if a table has no
-transactions, conflicts cannot be determined, and one transaction writes the slice.
+transactions, conflicts cannot be determined, and one transaction writes the slice. While a table is being copied, a row
+is missing or has the values that the log implies, so it has no other conflicts.
 
 Values are compared by their identities: bytes that are equal whenever the server treats two values as equal. They may
 also be equal if it does not, which only reduces parallelism. Identities of printable ASCII are computed here; for other
@@ -75,7 +76,10 @@ def causality_of(
     """
     used = [table for table in plan.tables if table.mode is not ApplyMode.SKIP]
     there = {name: target for name, target in targets.items() if target is not None}
-    if any(table.safe or there[table.target_name].triggers or not table.transactional for table in used):
+    if any(
+        (table.safe and not table.incomplete) or there[table.target_name].triggers or not table.transactional
+        for table in used
+    ):
         return None
     return _Builder(used, there, foreign, by_tables).build(plan.tables)
 

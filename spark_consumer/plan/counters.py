@@ -43,7 +43,8 @@ class RowCounts:
         filtered = routed = 0
         for touched in (touched for logged in slice_.epochs for touched in logged.record.tables):
             table = tables[touched.fingerprint]
-            counts = {"insert": touched.inserts, "update": touched.updates, "delete": touched.deletes}
+            inserts = touched.inserts + touched.reads
+            counts = {"insert": inserts, "update": touched.updates, "delete": touched.deletes}
             rows = sum(counts.values())
             dropped = rows if table.mode is ApplyMode.SKIP else sum(counts[event] for event in table.dropped)
             filtered += dropped

@@ -38,6 +38,14 @@ class ApplyMode(Enum):
     SKIP = "skip"
 
 
+class Change(Enum):
+    """The kinds of changes of a row for which foreign keys may act."""
+
+    DELETE = "delete"
+    KEY_CHANGE = "key change"
+    UPDATE = "update"
+
+
 @dataclass(frozen=True)
 class TablePlan:
     """One table structure of a slice.
@@ -51,9 +59,12 @@ class TablePlan:
         dropped: the kinds of row changes that are left out: insert, update, delete.
         expressions: the rules that leave out single rows.
         collations: the downstream's collations for the expressions, by column names in lower case.
-        safe: safe mode: the row may already exist or be deleted.
+        safe: the row may already exist or be missing: in safe mode, and while a copy of the table runs.
+        incomplete: a copy of the table runs: each row is missing, or as it is upstream at this point of the log.
         locator: how rows are found on the downstream.
         definition: the definition of the downstream's table that the plan was made for.
+        acting: while a copy of the table runs, the kinds of its changes for which the downstream's foreign keys
+            change rows of other tables.
         is_repeat: the slice is reapplied after a rewind.
         gives_way: in a reapplied slice, whether a row with a conflicting unique value is deleted, because a later
             change writes it again.
@@ -76,6 +87,8 @@ class TablePlan:
     expressions: tuple[ExpressionRule, ...] = ()
     collations: tuple[tuple[str, str], ...] = ()
     safe: bool = False
+    incomplete: bool = False
+    acting: frozenset[Change] = frozenset()
     locator: RowLocator = BY_KEY
     definition: str = ""
     is_repeat: bool = False
@@ -105,6 +118,13 @@ class TablePlan:
     def partial(self) -> bool:
         """Whether some changes of this table are left out, so that other changes may not find their row."""
         return bool(self.dropped or self.expressions)
+
+    @property
+    def leaves_out_writes(self) -> bool:
+        """Whether some rows that the upstream writes are not written."""
+        writes = ("insert_value_expr", "update_old_value_expr", "update_new_value_expr")
+        rules = (getattr(rule, name) is not None for rule in self.expressions for name in writes)
+        return bool(self.dropped & {"insert", "update"}) or any(rules)
 
     @property
     def knows_rows(self) -> bool:
@@ -153,6 +173,36 @@ class SlicePlan:
         return replace(self, tables=tables, limits=limits, traced=True, compacted=compacted)
 
 
+def check_copied(plan: SlicePlan, slice_: Slice) -> None:
+    """Check that the changes of tables that are being copied can be made without some of their rows.
+
+    Raises:
+        DownstreamError: TR665, no key finds one row of a changed table downstream; or filters leave out UPDATEs or
+            INSERTs of it, so that an updated row that is missing may be one that is not copied yet, or one that must
+            not be there.
+    """
+    touched = (table for logged in slice_.epochs for table in logged.record.tables)
+    changed = {(table.db, table.table) for table in touched if table.incomplete and table.rows > table.reads}
+    for table in plan.tables:
+        if (table.structure.db, table.structure.table) not in changed or table.mode is Mode.SKIP:
+            continue
+        if table.locator.find is RowMatch.WHOLE:
+            why = "no key finds its rows on the downstream"
+            hint = "give the downstream's table the upstream's primary key, and start again"
+        elif table.leaves_out_writes:
+            why = "filters of the channel leave out some of its INSERTs or UPDATEs"
+            hint = "remove the filters of this table until it is copied, or leave the table out with [tables] exclude"
+        else:
+            continue
+        raise DownstreamError(
+            "TR665",
+            f"the table changes while a copy of it runs, and {why}",
+            where=replace(slice_.where, table=table.name),
+            hint=hint,
+            applied=NOTHING_APPLIED,
+        )
+
+
 def structures_of(slice_: Slice, known: Mapping[str, TableStructure]) -> dict[str, TableStructure]:
     """Return the structures of a slice's rows by fingerprint. Raises LogError TR552 if the tracker lacks one."""
     if unknown := sorted(slice_.fingerprints - set(known)):
@@ -184,6 +234,7 @@ def plan_slice(
     safe: bool = False,
     is_repeat: bool = False,
     unfinished: Collection[QualifiedName] = (),
+    incomplete: Collection[QualifiedName] = (),
 ) -> SlicePlan:
     """Plan each structure against the downstream's table.
 
@@ -192,6 +243,7 @@ def plan_slice(
         safe: safe mode.
         is_repeat: whether the slice is reapplied after a rewind.
         unfinished: tables in which an interrupted attempt has left rows, even if they have transactions now.
+        incomplete: the upstream's tables of which a copy runs in the slice.
 
     Raises:
         DownstreamError: a table cannot hold the rows.
@@ -207,8 +259,10 @@ def plan_slice(
         else:
             merged = into[name] > 1 or rules.router.merges(*name)
             table = _plan_table(header, structure, targets[name], name, rules, where, merged, unfinished)
-            safely = safe and table.locator.find is not RowMatch.WHOLE
-            tables.append(replace(table, safe=safely, is_repeat=is_repeat, gives_way=is_repeat))
+            copied = (structure.db, structure.table) in incomplete
+            safely = (safe or copied) and table.locator.find is not RowMatch.WHOLE
+            table = replace(table, safe=safely, incomplete=copied, is_repeat=is_repeat, gives_way=is_repeat)
+            tables.append(table)
     return SlicePlan(_level(tables), limits)
 
 

@@ -282,6 +282,21 @@ def _foreign_keys(session: Session) -> list[tuple[QualifiedName, QualifiedName, 
     ]
 
 
+def acting_columns(session: Session, name: QualifiedName) -> tuple[frozenset[str], frozenset[str]]:
+    """Return a table's columns, in lower case, to which foreign keys refer that act on a DELETE, and on an UPDATE."""
+    rows = session.rows(
+        "SELECT k.REFERENCED_COLUMN_NAME, r.DELETE_RULE, r.UPDATE_RULE FROM information_schema.KEY_COLUMN_USAGE k"
+        " JOIN information_schema.REFERENTIAL_CONSTRAINTS r ON r.CONSTRAINT_SCHEMA = k.CONSTRAINT_SCHEMA"
+        " AND r.TABLE_NAME = k.TABLE_NAME AND r.CONSTRAINT_NAME = k.CONSTRAINT_NAME"
+        " WHERE LOWER(k.REFERENCED_TABLE_SCHEMA) = %s AND LOWER(k.REFERENCED_TABLE_NAME) = %s",
+        (name[0].lower(), name[1].lower()),
+    )
+    return (
+        frozenset(str(column).lower() for column, on_delete, _ in rows if on_delete in _CASCADING),
+        frozenset(str(column).lower() for column, _, on_update in rows if on_update in _CASCADING),
+    )
+
+
 def families(keys: Iterable[tuple[QualifiedName, QualifiedName, bool]]) -> frozenset[QualifiedName]:
     """Return all tables that a chain of foreign keys connects with a cascading one.
 

@@ -111,7 +111,7 @@ def _position_text(channel: dict[str, Any]) -> str:
 
 
 def _batch(batch: dict[str, Any]) -> str:
-    rows = sum(batch[name] for name in ("inserts", "updates", "deletes"))
+    rows = sum(batch[name] for name in ("inserts", "updates", "deletes", "copied"))
     which = f"epochs {batch['first_epoch']} to {batch['last_epoch']}"
     gtids = f"{batch['first_gtid']} to {batch['last_gtid']}" if batch["first_gtid"] else ""
     return f"{batch['applied']}  {which}  {counted(rows, 'row')}  {gtids}".rstrip()

@@ -163,8 +163,10 @@ def _follow(
     versions: list[StructureVersion],
 ) -> None:
     """Extend the periods by one epoch: by its DDL first, then by its rows."""
-    if epoch.ddl is not None and (effect := _effect(epoch.ddl, name)) is not None:
-        periods.append(StructurePeriod(epoch.epoch, None, epoch.ddl.statement, effect))
+    # The start of a copy has the structure that the table has already.
+    ddl = epoch.ddl if epoch.copy is None else None
+    if ddl is not None and (effect := _effect(ddl, name)) is not None:
+        periods.append(StructurePeriod(epoch.epoch, None, ddl.statement, effect))
     for touched in epoch.tables:
         if (touched.db, touched.table) != name:
             continue

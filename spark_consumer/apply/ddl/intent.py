@@ -30,6 +30,8 @@ class LeftOut(StrEnum):
         ONLINE: it is part of an online schema change.
         IN_PART: only some of its tables are replicated.
         SKIPPED, REPLACED: an operator decided so.
+        EXISTS: a copy starts, and its empty table is there.
+        EMPTIED: a copy starts again, and its table was emptied.
     """
 
     FILTERED = "filtered"
@@ -39,6 +41,8 @@ class LeftOut(StrEnum):
     IN_PART = "in part"
     SKIPPED = "skipped"
     REPLACED = "replaced"
+    EXISTS = "exists"
+    EMPTIED = "emptied"
 
 
 @dataclass(frozen=True)

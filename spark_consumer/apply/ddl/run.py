@@ -6,6 +6,7 @@ import contextlib
 import enum
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 
 import pymysql
 import structlog
@@ -23,6 +24,7 @@ from schemas.wire.epoch import SchemaChanged, StructureVersion
 from schemas.wire.log_records import structure_of
 from spark_consumer.apply.connection import Connection
 from spark_consumer.apply.ddl import session as ddl_session
+from spark_consumer.apply.ddl.copy_start import CopyStart
 from spark_consumer.apply.ddl.intent import (
     DdlWork,
     Intent,
@@ -87,6 +89,7 @@ class DdlApplier:
         self._channel, self._connection = config.key, connection
         self._ledger, self._logged = ledger, logged
         self._options, self._router = config.ddl, rules.router
+        self._all_rules = rules
         self._rules = DdlRules(rules.tables, rules.events, rules.router, config.ddl)
 
     def work(
@@ -100,9 +103,13 @@ class DdlApplier:
         Raises:
             DownstreamError: the rules cannot translate it safely; TR621, it is not known whether it ran.
         """
+        if directive is None and slice_.first.copy is not None:
+            return DdlWork(self._start_of_copy(session, slice_, position))
         if directive is None:
             return DdlWork(self._progress(session, slice_, position))
         assert slice_.ddl is not None
+        if slice_.first.copy is not None:
+            self._copy_start(slice_, position).check_decision(session)
         try:
             tables = self._translated(session, slice_, position).tables
         except DownstreamError:
@@ -146,6 +153,38 @@ class DdlApplier:
             number = found.number
         translated = chosen or self._translated(session, slice_, position)
         return PendingDdl(translated, number, directive=directive)
+
+    def _start_of_copy(self, session: Session, slice_: Slice, position: Position) -> PendingDdl:
+        """Return the statement that gives a copy its empty table.
+
+        An interrupted attempt is not settled: the statement is chosen again by the table as it is.
+        """
+        number = position.ledger_seq
+        intent = intent_of(position.ddl_intent, upstream_position_of(slice_.first))
+        if intent is not None:
+            number = intent.number
+            with self._connection.another() as own:
+                await_predecessor(own, position)
+                if intent.before is not None and not self._ledger.is_executed(own, number):
+                    number -= 1
+                if intent.before is not None and intent.statement.kind == "CREATE TABLE":
+                    for table in intent.statement.tables:
+                        if not intent.before.get(table.db, table.table).kind:
+                            clear_half_made(own, table.db, table.table)
+        tables = online_tables.from_json(position.online_tables)
+        made = self._copy_start(slice_, position).statement(session)
+        if isinstance(made, LeftOut):
+            return PendingDdl(TranslatedDdl((), tables, (made,)), number)
+        emptied = (LeftOut.EMPTIED,) if made.kind == "TRUNCATE TABLE" else ()
+        return PendingDdl(TranslatedDdl((made,), tables, emptied), number)
+
+    def _copy_start(self, slice_: Slice, position: Position) -> CopyStart:
+        epoch = slice_.first
+        assert epoch.copy is not None
+        assert epoch.ddl is not None
+        rules = replace(self._all_rules, hidden=online_tables.from_json(position.online_tables).names)
+        known = partial(self._logged.names, epoch.epoch)
+        return CopyStart(epoch.copy, epoch.ddl, rules, self._rules, known, slice_.where)
 
     def _settled(self, slice_: Slice, position: Position, intent: Intent, texts: TranslatedDdl) -> PendingDdl:
         """Return what is left of an intent; ``texts`` has the texts that the intent does not store."""

@@ -25,6 +25,7 @@ CREATE TABLE tailrace.applied_epochs (
   inserts BIGINT NOT NULL,
   updates BIGINT NOT NULL,
   deletes BIGINT NOT NULL,
+  copied BIGINT NOT NULL COMMENT 'rows that copies read',
   statements BIGINT NOT NULL,
   digest BIGINT NOT NULL,
   ddl LONGTEXT,
@@ -84,6 +85,7 @@ _BATCH = (
     "inserts",
     "updates",
     "deletes",
+    "copied",
     "ddl",
 )
 
@@ -145,7 +147,7 @@ def record(
     gtids = [gtid for epoch in epochs for gtid in (epoch.first_gtid, epoch.last_gtid) if gtid]
     session.run(
         "INSERT INTO tailrace.applied_epochs VALUES (%s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s,"
-        " FROM_UNIXTIME(%s), FROM_UNIXTIME(%s), UTC_TIMESTAMP(6))",
+        " %s, FROM_UNIXTIME(%s), FROM_UNIXTIME(%s), UTC_TIMESTAMP(6))",
         (
             *channel,
             first.epoch if first_epoch is None else first_epoch,
@@ -158,6 +160,7 @@ def record(
             sum(table.inserts for table in touched),
             sum(table.updates for table in touched),
             sum(table.deletes for table in touched),
+            sum(table.reads for table in touched),
             statements,
             sum(epoch.digest for epoch in epochs) % DIGEST_MODULUS,
             "; ".join(epoch.ddl.shown for epoch in epochs if epoch.ddl) or None,

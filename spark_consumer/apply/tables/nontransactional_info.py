@@ -18,7 +18,7 @@ CREATE TABLE tailrace.nontransactional_info (
   gtid VARCHAR(255) COMMENT 'GTID of the first row in doubt; earlier rows are present',
   file VARCHAR(255) COMMENT 'upstream binlog file; NULL: that row is the first one after the position',
   pos BIGINT UNSIGNED COMMENT 'start of its event in the file',
-  number BIGINT UNSIGNED COMMENT 'number of the row within its event',
+  number BIGINT UNSIGNED COMMENT 'number of the row within its event; of a copy: epoch and number',
   in_doubt INT UNSIGNED NOT NULL COMMENT 'number of rows in doubt, from that row on',
   updated_at TIMESTAMP(6) NOT NULL DEFAULT CURRENT_TIMESTAMP(6) ON UPDATE CURRENT_TIMESTAMP(6),
   PRIMARY KEY (prefix, Channel_name, table_schema, table_name)

@@ -38,7 +38,7 @@ def unapplied_rows(plan: SlicePlan, applied: Sequence[Bits], rows: RangeRows) ->
 
 def _that_stay(plan: SlicePlan, keys: Sequence[bytes], values: Sequence[bytes]) -> list[bool]:
     """Which changes are of a row that the slice is to leave changed: compaction has keys for no others."""
-    net = compact(keys, values)
+    net = compact(keys, values, _safe_headers(tables_of(plan)))
     changed = dict(net.gone).keys() | dict(net.written)
     return [
         key in changed or value[:HEADER_SIZE] not in plan.compacted
@@ -77,7 +77,7 @@ def _compacted(
     values: Sequence[bytes],
     offsets: Sequence[int],
 ) -> Iterator[Result]:
-    net = compact(keys, values)
+    net = compact(keys, values, _safe_headers(tables))
     yield not_written(net, tables)
     gone, written = dict(net.gone), dict(net.written)
     changes: dict[bytes, tuple[list[int], list[bytes]]] = {}
@@ -89,6 +89,10 @@ def _compacted(
         before, after = gone.get(key), written.get(key)
         header = (after or before or b"")[:HEADER_SIZE]
         yield builders[header].of_row(key, before, after, partition, *changes[key])
+
+
+def _safe_headers(tables: dict[bytes, TableRenderer]) -> frozenset[bytes]:
+    return frozenset(header for header, table in tables.items() if table.plan.safe)
 
 
 class _TableResultBuilder:

@@ -146,10 +146,10 @@ class ParquetSink:
             names.append(path)
             listed.append({"file": path, "table": table.name, "rows": content.num_rows})
         slice_ = prepared.slice_
-        ddl = (
-            slice_.ddl if slice_.ddl is not None and self._ddl.is_replicated(slice_.ddl, lambda: ()) else None
-        )
         records = [logged.record for logged in slice_.epochs]
+        # The start of a copy changes no table.
+        ddl = slice_.ddl if records[0].copy is None else None
+        ddl = ddl if ddl is not None and self._ddl.is_replicated(ddl, lambda: ()) else None
         if ddl is not None:
             self._stage_json(
                 names, f"{METADATA_DIR}/schema_changes/{number:012}.json", _change(prepared, ddl)

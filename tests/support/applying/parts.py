@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import zlib
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import closing
 from dataclasses import dataclass, field, replace
 from typing import cast
@@ -12,7 +12,14 @@ from typing import cast
 from schemas.structure import TableStructure
 from schemas.tables import QualifiedName
 from schemas.wire.avro_schema import KEY_CHANGE, row_schema
-from schemas.wire.epoch import DIGEST_MODULUS, OffsetRange, StructureVersion, TableTouched
+from schemas.wire.epoch import (
+    DIGEST_MODULUS,
+    CopyStep,
+    OffsetRange,
+    SchemaChanged,
+    StructureVersion,
+    TableTouched,
+)
 from spark_consumer.apply.retry import RetryTimer
 from spark_consumer.apply.workers import apply_part
 from spark_consumer.apply.workers.pool import WorkerPool
@@ -40,8 +47,18 @@ class MemoryLog(SliceRows):
     rows: dict[int, list[tuple[int, bytes, bytes]]] = field(default_factory=dict)
     known: dict[str, TableStructure] = field(default_factory=dict)
 
-    def add(self, *changes: Change) -> None:
-        """Add an epoch."""
+    def add(
+        self,
+        *changes: Change,
+        incomplete: Collection[str] = (),
+        copy: CopyStep | None = None,
+        ddl: SchemaChanged | None = None,
+    ) -> None:
+        """Add an epoch.
+
+        Args:
+            incomplete: the tables, without schema, that are being copied.
+        """
         epoch, split = len(self.logged), halves(changes)
         bounds: dict[int, tuple[int, int]] = {}
         counts: dict[TableStructure, list[int]] = {}
@@ -49,11 +66,11 @@ class MemoryLog(SliceRows):
         for seq, change in enumerate(split):
             structure = change.structure
             self.known[row_schema(structure).fingerprint.hex()] = structure
-            counts.setdefault(structure, [0, 0, 0])[
-                1 if change.flags & KEY_CHANGE else "cud".index(change.op)
+            counts.setdefault(structure, [0, 0, 0, 0])[
+                1 if change.flags & KEY_CHANGE else "cudr".index(change.op)
             ] += 1
             key = row_key(structure, change.after or change.before or {})
-            value = row_value(change, epoch, seq, "g")
+            value = row_value(change, epoch, seq, None if copy else "g")
             digest += zlib.crc32(value)
             partition = zlib.crc32(key) % _PARTITIONS
             kept = self.rows.setdefault(partition, [])
@@ -63,13 +80,18 @@ class MemoryLog(SliceRows):
         record = epoch_record(
             epoch,
             rows=len(split),
-            transactions=1,
+            transactions=0 if copy else 1,
+            ddl=ddl,
             executed=f"0-1-{epoch + 1}",
             ranges=tuple(OffsetRange(p, *bounds[p]) for p in sorted(bounds)),
             tables=tuple(
-                TableTouched(s.db, s.table, row_schema(s).fingerprint.hex(), *n) for s, n in counts.items()
+                TableTouched(
+                    s.db, s.table, row_schema(s).fingerprint.hex(), *n, incomplete=s.table in incomplete
+                )
+                for s, n in counts.items()
             ),
         )
+        record = replace(record, copy=copy)
         # A marker's offset ends each epoch.
         for partition, (_, end) in bounds.items():
             self.rows[partition].append((end, b"", b""))

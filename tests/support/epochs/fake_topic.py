@@ -65,6 +65,11 @@ def delete(structure: TableStructure, before: Image, flags: int = 0) -> Change:
     return Change(structure, "d", before, None, flags)
 
 
+def read(structure: TableStructure, after: Image) -> Change:
+    """Return a row that a copy has read."""
+    return Change(structure, "r", None, after)
+
+
 @lru_cache
 def _schemas(structure: TableStructure) -> tuple[Any, Any]:
     whole: Any = fastavro.parse_schema(envelope(structure))
@@ -90,7 +95,7 @@ def _avro(image: Image | None) -> Image | None:
     return None if image is None else {avro_name(name): value for name, value in image.items()}
 
 
-def row_value(change: Change, epoch: int, seq: int, gtid: str) -> bytes:
+def row_value(change: Change, epoch: int, seq: int, gtid: str | None) -> bytes:
     """Return the Kafka value of a row."""
     structure = change.structure
     source = {
