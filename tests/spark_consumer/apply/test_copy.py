@@ -10,10 +10,17 @@ import pytest
 
 from compose.databases import Database
 from schemas.access.server_url import ServerUrl
+from schemas.errors import DownstreamError
+from schemas.structure import TableStructure
+from schemas.wire.epoch import BEGIN, END, ROWS, CopyStep
+from spark_consumer.plan.refusal import EventRefused
 from spark_consumer.rules.config import ConsumerConfig
-from tests.support.applying.copying import COPIED, Copier
+from spark_consumer.rules.event_filter import EventRule
+from spark_consumer.rules.route import Route
+from tests.support.applying.copying import COPIED, COPY, Copier, create_table
 from tests.support.applying.model import TABLES, Model
-from tests.support.applying.parts import apply_in_child
+from tests.support.applying.parts import MemoryLog, apply_in_child, apply_log
+from tests.support.epochs.fake_topic import Image, delete, insert, read, update
 from tests.support.names import own_name
 
 pytestmark = pytest.mark.servers
@@ -89,3 +96,244 @@ def test_random_copies_end_equal_whatever_is_killed(
     assert apply_in_child(config, copier.log, "") == 0
     check_rows(downstream, copier)
     assert died >= 2
+
+
+# the start ------------------------------------------------------------------------------------------
+
+
+def begin(log: MemoryLog, db: str, table: str, *, again: bool = False, columns: str = "") -> None:
+    """Add the start of a copy."""
+    step = CopyStep(COPY, db, table, BEGIN, again=again)
+    log.add(copy=step, ddl=create_table(db, table, columns))
+
+
+def put(log: MemoryLog, structure: TableStructure, *images: Image) -> None:
+    """Add a chunk of a copy."""
+    step = CopyStep(COPY, structure.db, structure.table, ROWS)
+    log.add(*(read(structure, image) for image in images), incomplete={structure.table}, copy=step)
+
+
+def end(log: MemoryLog, db: str, table: str) -> None:
+    """Add the end of a copy."""
+    log.add(copy=CopyStep(COPY, db, table, END))
+
+
+def plain(db: str, table: str = "plain") -> TableStructure:
+    return replace(Model(db, Random(0)).structure("plain"), table=table)
+
+
+def row(key: int, number: int | None = None, text: str | None = None) -> Image:
+    return {"id": key, "n": number, "s": text}
+
+
+def left_out(server: Database, channel: str) -> list[str | None]:
+    """Return what the audit rows of DDL say, in order."""
+    sql = f"SELECT ddl_left_out FROM tailrace.applied_epochs WHERE channel = '{channel}' AND ddl IS NOT NULL"
+    return [reason for (reason,) in server.execute(f"{sql} ORDER BY first_epoch")]
+
+
+def test_a_copy_creates_its_table_takes_an_empty_one_and_empties_one_again(
+    downstream: Database, db: str, config: ConsumerConfig
+) -> None:
+    log = MemoryLog()
+    begin(log, db, "plain")
+    put(log, plain(db), row(1), row(2))
+    end(log, db, "plain")
+    begin(log, db, "plain", again=True)
+    put(log, plain(db), row(2), row(3))
+    end(log, db, "plain")
+    create_tables(downstream, db, "uniques")
+    begin(log, db, "uniques")
+    apply_log(config, log)
+    assert downstream.execute(f"SELECT id FROM {db}.plain ORDER BY 1") == [(2,), (3,)]
+    assert left_out(downstream, db) == [None, "emptied", "exists"]
+
+
+def test_rows_of_somebody_else_stop_the_copy_until_they_are_gone(
+    downstream: Database, db: str, config: ConsumerConfig
+) -> None:
+    create_tables(downstream, db, "plain")
+    downstream.execute(f"INSERT INTO {db}.plain VALUES (7, 7, 'ours')")
+    log = MemoryLog()
+    begin(log, db, "plain")
+    put(log, plain(db), row(1))
+    with pytest.raises(
+        DownstreamError, match=f"TR664: a copy of {db}.plain starts here.*it has rows already"
+    ) as found:
+        apply_log(config, log)
+    # There is no event that could be skipped.
+    assert not isinstance(found.value, EventRefused)
+    assert downstream.execute(f"SELECT id FROM {db}.plain") == [(7,)]
+    downstream.execute(f"DELETE FROM {db}.plain")
+    apply_log(config, log)
+    assert downstream.execute(f"SELECT id FROM {db}.plain") == [(1,)]
+
+
+def test_a_view_in_the_tables_place_stops_the_copy(
+    downstream: Database, db: str, config: ConsumerConfig
+) -> None:
+    downstream.execute(f"CREATE VIEW {db}.plain AS SELECT 1 AS id, 2 AS n, 'x' AS s")
+    log = MemoryLog()
+    begin(log, db, "plain", again=True)
+    with pytest.raises(DownstreamError, match=r"TR664: .*there is a VIEW in its place"):
+        apply_log(config, log)
+
+
+@pytest.mark.parametrize("crash", ["ddl.before", "ddl.after", "apply.before_commit", "apply.after_commit"])
+@pytest.mark.parametrize("engine", ["InnoDB", "MyISAM"])
+def test_the_start_of_a_copy_may_be_killed_anywhere(
+    downstream: Database, db: str, config: ConsumerConfig, crash: str, engine: str
+) -> None:
+    log = MemoryLog()
+    columns = f"{TABLES['plain']} ENGINE={engine}"
+    for chunk in (1, 2):
+        begin(log, db, "plain", again=chunk > 1, columns=columns)
+        assert apply_in_child(config, log, crash) == signal.SIGKILL
+        put(log, plain(db), row(chunk), row(9))
+        end(log, db, "plain")
+        apply_log(config, log)
+        assert downstream.execute(f"SELECT id FROM {db}.plain ORDER BY 1") == [(chunk,), (9,)]
+
+
+def test_a_parent_is_emptied_although_foreign_keys_refer_to_it(
+    downstream: Database, db: str, config: ConsumerConfig
+) -> None:
+    create_tables(downstream, db, "head", "tail", "parent", "child")
+    for parent, child in (("head", "tail"), ("parent", "child")):
+        downstream.execute(
+            f"INSERT INTO {db}.{parent} VALUES (1, NULL, NULL), (2, NULL, NULL)",
+            f"INSERT INTO {db}.{child} VALUES (5, 1, NULL)",
+        )
+    log = MemoryLog()
+    for table in ("head", "parent"):
+        begin(log, db, table, again=True)
+        put(log, plain(db, table), row(1, 1), row(3))
+        end(log, db, table)
+    apply_log(config, log)
+    for parent, child in (("head", "tail"), ("parent", "child")):
+        assert downstream.execute(f"SELECT id, n FROM {db}.{parent} ORDER BY 1") == [(1, 1), (3, None)]
+        assert downstream.execute(f"SELECT id, n FROM {db}.{child}") == [(5, 1)]
+
+
+def test_a_table_of_the_upstream_that_the_channel_leaves_out_is_not_touched(
+    downstream: Database, db: str, config: ConsumerConfig
+) -> None:
+    create_tables(downstream, db, "plain", "uniques")
+    downstream.execute(
+        f"INSERT INTO {db}.plain VALUES (7, 7, 'ours')", f"INSERT INTO {db}.uniques VALUES (7, 7, NULL)"
+    )
+    log = MemoryLog()
+    for table in ("plain", "uniques"):
+        begin(log, db, table, again=True)
+        put(log, plain(db, table), row(1))
+        end(log, db, table)
+    filters = (EventRule(db, "Ignore", table_pattern="uniques", events=("all dml",)),)
+    apply_log(replace(config, exclude=(f"{db}.plain",), filters=filters), log)
+    for table in ("plain", "uniques"):
+        assert downstream.execute(f"SELECT id FROM {db}.{table}") == [(7,)]
+
+
+def merged_config(config: ConsumerConfig, db: str) -> ConsumerConfig:
+    return replace(config, routes=(Route(db, db, table_pattern="shard_*", target_table="plain"),))
+
+
+def test_first_copies_of_several_tables_go_into_one(
+    downstream: Database, db: str, config: ConsumerConfig
+) -> None:
+    log = MemoryLog()
+    for number in (1, 2):
+        table = f"shard_{number}"
+        begin(log, db, table, columns=TABLES["plain"])
+        put(log, plain(db, table), row(number), row(number + 10))
+        log.add(
+            update(plain(db, table), row(number + 20), row(number + 20, 5)),
+            delete(plain(db, table), row(number + 30)),
+            incomplete={table},
+        )
+        end(log, db, table)
+    merged = merged_config(config, db)
+    apply_log(merged, log)
+    every = [(1, None), (2, None), (11, None), (12, None), (21, 5), (22, 5)]
+    assert downstream.execute(f"SELECT id, n FROM {db}.plain ORDER BY 1") == every
+    begin(log, db, "shard_1", again=True, columns=TABLES["plain"])
+    with pytest.raises(DownstreamError, match=r"TR664: .*its rows may be of other upstream tables as well"):
+        apply_log(merged, log)
+    assert downstream.execute(f"SELECT id, n FROM {db}.plain ORDER BY 1") == every
+
+
+# tolerance ------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("compact", [True, False])
+@pytest.mark.parametrize("max_rows", [1, 1000])
+def test_changes_of_rows_that_are_not_there_yet(
+    downstream: Database, db: str, config: ConsumerConfig, compact: bool, max_rows: int
+) -> None:
+    structure = plain(db, "uniques")
+    log = MemoryLog()
+    begin(log, db, "uniques")
+    log.add(
+        update(structure, row(1, 1), row(1, 10)),
+        delete(structure, row(2, 2)),
+        update(structure, row(3, 3), row(30, 3)),
+        insert(structure, row(4, 4)),
+        incomplete={"uniques"},
+    )
+    # A unique value goes from a row that is there to one that is not.
+    log.add(
+        update(structure, row(4, 4), row(4, 44)),
+        update(structure, row(5, 5), row(5, 4)),
+        incomplete={"uniques"},
+    )
+    put(log, structure, row(5, 4), row(6, 5), row(30, 3))
+    end(log, db, "uniques")
+    apply_log(replace(config, compact=compact, max_batch_rows=max_rows), log)
+    every = [(1, 10), (4, 44), (5, 4), (6, 5), (30, 3)]
+    assert downstream.execute(f"SELECT id, n FROM {db}.uniques ORDER BY id") == every
+    # Behind the end a row that is missing is an error again.
+    log.add(delete(structure, row(99)))
+    with pytest.raises(DownstreamError, match="TR603"):
+        apply_log(replace(config, compact=compact), log)
+
+
+def test_a_table_without_a_key_does_not_change_while_it_is_copied(
+    downstream: Database, db: str, config: ConsumerConfig
+) -> None:
+    bag = Model(db, Random(0)).structure("bag")
+    image = {"n": 1, "s": "x"}
+    log = MemoryLog()
+    begin(log, db, "bag")
+    put(log, bag, image, image)
+    end(log, db, "bag")
+    log.add(delete(bag, image))
+    apply_log(config, log)
+    assert downstream.execute(f"SELECT n FROM {db}.bag") == [(1,)]
+    log.add(insert(bag, image), incomplete={"bag"})
+    with pytest.raises(DownstreamError, match=r"TR665: .*no key finds its rows"):
+        apply_log(config, log)
+
+
+def test_cascades_that_the_upstream_has_not_logged_need_their_row(
+    downstream: Database, db: str, config: ConsumerConfig
+) -> None:
+    head, tail = plain(db, "head"), plain(db, "tail")
+    log = MemoryLog()
+    for table in ("head", "tail"):
+        begin(log, db, table)
+    # A child without its parent, and changes of both that no foreign key concerns.
+    both = {"head", "tail"}
+    log.add(
+        insert(tail, row(5, 1)), update(head, row(2), row(2, 7)), delete(tail, row(6, 3)), incomplete=both
+    )
+    put(log, tail, row(7, 3), row(8, 2))
+    put(log, head, row(1), row(3))
+    log.add(delete(head, row(3)), incomplete=both)
+    apply_log(config, log)
+    assert downstream.execute(f"SELECT id FROM {db}.head ORDER BY 1") == [(1,), (2,)]
+    assert downstream.execute(f"SELECT id FROM {db}.tail ORDER BY 1") == [(5,), (8,)]
+    # The upstream's own cascades are in the log.
+    log.add(delete(tail, row(9, 4), flags=0x12), delete(head, row(4), flags=0x11), incomplete=both)
+    apply_log(config, log)
+    log.add(delete(head, row(4)), incomplete=both)
+    with pytest.raises(EventRefused, match="TR666: a copy of the table runs"):
+        apply_log(config, log)
