@@ -184,7 +184,7 @@ def check_copied(plan: SlicePlan, slice_: Slice) -> None:
     touched = (table for logged in slice_.epochs for table in logged.record.tables)
     changed = {(table.db, table.table) for table in touched if table.incomplete and table.rows > table.reads}
     for table in plan.tables:
-        if (table.structure.db, table.structure.table) not in changed or table.mode is Mode.SKIP:
+        if (table.structure.db, table.structure.table) not in changed or table.mode is ApplyMode.SKIP:
             continue
         if table.locator.find is RowMatch.WHOLE:
             why = "no key finds its rows on the downstream"
