@@ -37,7 +37,7 @@ LEAST_END = 0xFE
 # The branch of the union that an `after` begins with.
 _ROW = b"\x02"
 _LAST_SEQ = len(VARINT) // 2
-_DAMAGED = (ValueError, LookupError, OverflowError)
+_REFUSED = (DecodeError, ValueError, LookupError, OverflowError)
 
 
 def session_setup(flavor: Flavor) -> tuple[str, ...]:
@@ -90,22 +90,25 @@ class RowEncoder:
         """
         try:
             return self._packets(b, p, end, add_key, add_after)
-        except _DAMAGED as error:
-            raise self._not_a_row(error) from error
+        except _REFUSED as error:
+            raise self._located(error) from error
 
     def row(self, b: bytes, add_key: Append, add_after: Append) -> None:
         """Encode one row, which comes without the headers of its packets; see ``packets``."""
         try:
             self._row(b, 0, len(b), add_key, add_after)
-        except _DAMAGED as error:
-            raise self._not_a_row(error) from error
+        except _REFUSED as error:
+            raise self._located(error) from error
 
-    def _not_a_row(self, error: Exception) -> DecodeError:
+    def _located(self, error: Exception) -> DecodeError:
+        where = Where(table=self.structure.name)
+        if isinstance(error, DecodeError):
+            return error.but(where=where)
         return DecodeError(
             "TR405",
-            f"a row of a copy is not what was selected: {error or type(error).__name__}",
-            where=Where(table=self.structure.name),
-            hint="the next attempt reads the table's structure again; report it if it stays with SHOW CREATE TABLE",
+            f"a row of a copy cannot be read: {error or type(error).__name__}",
+            where=where,
+            hint="if the table was not changed meanwhile, report it with SHOW CREATE TABLE",
         )
 
     @cached_property

@@ -129,20 +129,20 @@ def read_counted_field(b: bytes, p: int) -> tuple[int, int]:
 
 def short_field() -> Lines:
     """Return encoding lines that read a value shorter than ``NULL_MARK`` bytes into ``d``, its length into ``l``."""
-    return ["l = b[p]; q = p + 1 + l; d = b[p+1:q]; p = q"]
+    return ["l = b[p]; q = p + 1; p = q + l; d = b[q:p]"]
 
 
 def number_field() -> Lines:
     """Return encoding lines that read a whole number into ``i``."""
-    return ["q = p + 1 + b[p]; i = int(b[p+1:q]); p = q"]
+    return ["q = p + 1; p = q + b[p]; i = int(b[q:p])"]
 
 
 def any_field() -> Lines:
     """Return encoding lines that read a value of any length into ``d``, its length into ``l``."""
     return [
-        "l = b[p]; p += 1",
-        f"if l >= {NULL_MARK}: l, p = read_counted_field(b, p - 1)",
-        "q = p + l; d = b[p:q]; p = q",
+        "l = b[p]; q = p + 1",
+        f"if l >= {NULL_MARK}: l, q = read_counted_field(b, p)",
+        "p = q + l; d = b[q:p]",
     ]
 
 

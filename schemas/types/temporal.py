@@ -151,6 +151,11 @@ _OLD = {
 }
 
 
+def not_whole(column: str, text: bytes) -> ValueError:
+    """Return the error for a text of the wrong length. MariaDB's YEAR(2) is ``00`` for 0000 and for 2000."""
+    return ValueError(f"column {column} has the text {text!r}, which does not say the whole value")
+
+
 def counted(text: bytes) -> bytes:
     """Encode a short Avro string (up to 63 bytes)."""
     return bytes((len(text) << 1,)) + text
@@ -178,6 +183,7 @@ class Temporal(Codec):
         "old_datetime_text": old_datetime_text,
         "old_timestamp_text": old_timestamp_text,
         "counted": counted,
+        "not_whole": not_whole,
     }
 
     def avro(self, column: Column) -> list[Any]:
@@ -213,16 +219,14 @@ class Temporal(Codec):
         if column.code in (TIME, TIME2):
             return [
                 *short_field(),
-                f"if l > {_MOST_TIME:d}: raise ValueError('a TIME has another length')",
+                f"if l > {_MOST_TIME:d}: raise not_whole({column.name!r}, d)",
                 f"{target} = {tags[0]} + counted(d)",
             ]
         fraction = column.meta + 1 if column.meta else 0
         length = {DATE: 10, NEWDATE: 10, YEAR: 4}.get(column.code, 19 + fraction)
-        # The text of MariaDB's YEAR(2) is 00 for 0000 and for 2000.
-        wrong = "a YEAR has two digits and no century" if column.code == YEAR else "a time has another length"
         return [
             *short_field(),
-            f"if l != {length:d}: raise ValueError({wrong!r})",
+            f"if l != {length:d}: raise not_whole({column.name!r}, d)",
             f"{target} = {tags[0]} + {bytes((length << 1,))!r} + d",
         ]
 

@@ -38,15 +38,16 @@ def inserted(rows: list[Row]) -> dict[TableStructure, list[Encoded]]:
     found: dict[TableStructure, list[Encoded]] = defaultdict(list)
     for row in rows:
         assert row.op == "c"
-        found[row.structure].append((row.key, row.value[AFTER_AT : _after_end(row)]))
+        found[row.structure].append((row.key, after_of(row)))
     return found
 
 
-def _after_end(row: Row) -> int:
+def after_of(row: Row) -> bytes:
+    """A row's `after` with the branch of the union."""
     stream = io.BytesIO(row.value)
     stream.seek(AFTER_AT + 1)
     fastavro.schemaless_reader(stream, _row_schema(row.structure), None)
-    return stream.tell()
+    return row.value[AFTER_AT : stream.tell()]
 
 
 @lru_cache
