@@ -32,7 +32,7 @@ from schemas.quote import quoted
 from schemas.wire.avro_schema import KEY_CHANGE
 from spark_consumer.plan.plan import Change, TablePlan
 from spark_consumer.plan.statements import Limits
-from spark_consumer.rows.results import OrderedChange
+from spark_consumer.rows.results import ALWAYS, IF_MISSING, IF_THERE, OrderedChange
 from spark_consumer.target.row_locator import RowMatch
 
 CHECKS_OFF = 0x02
@@ -49,6 +49,7 @@ class OrderedRow:
         assignments: the after image for UPDATE; None for DELETE.
         values: the after image for INSERT; None for DELETE.
         rules: for half of a key change, the expression rules by which it may be left out, as bits.
+        writes: whether it is made to a row that is there, and whether it writes one that is missing.
     """
 
     table: TablePlan
@@ -60,6 +61,7 @@ class OrderedRow:
     assignments: bytes | None
     values: bytes | None
     rules: int = 0
+    writes: int = ALWAYS
 
     @classmethod
     def of(cls, table: TablePlan, change: OrderedChange) -> OrderedRow:
@@ -74,6 +76,7 @@ class OrderedRow:
             assignments=change.assignments,
             values=change.values,
             rules=change.rules,
+            writes=change.writes,
         )
 
 
@@ -116,7 +119,7 @@ def statements(rows: Iterable[OrderedRow], limits: Limits) -> Iterator[OrderedSt
     run: list[tuple[OrderedStatement, bytes]] = []
     size = 0
     for row, second in _changes(rows):
-        if second is not None and row.rules & second.rules:
+        if not _writes(row, second):
             continue
         one = _statement(row, second)
         values = None if second or row.table.safe or row.op in (_UPDATE, _DELETE) else row.values
@@ -142,7 +145,7 @@ def one_by_one(
 ) -> Iterator[tuple[OrderedRow, OrderedRow | None, OrderedStatement]]:
     """Yield each change: its row, the other half of a key-changing UPDATE or None, and its statement."""
     for row, second in _changes(rows):
-        if second is None or not row.rules & second.rules:
+        if _writes(row, second):
             yield row, second, _statement(row, second)
 
 
@@ -150,6 +153,9 @@ def idempotent_statement(
     row: OrderedRow, second: OrderedRow | None, one: OrderedStatement
 ) -> OrderedStatement:
     """Return a statement for a change that may already be applied; its result is the same in both cases."""
+    if row.table.incomplete:
+        # It expects the row neither to be there nor to be missing.
+        return one
     inserts = row.table.knows_rows
     if second is not None:
         attempts = [_update(row, second), _update(second, second)]
@@ -215,9 +221,10 @@ def _statement(row: OrderedRow, second: OrderedRow | None) -> OrderedStatement:
     attempts = _attempts(row, second)
     if row.table.incomplete:
         # Otherwise the downstream would keep, or not change, rows that the upstream's cascades changed.
-        checks = checks and _change(row, second) in row.table.acting
+        checks = checks and bool(_writes(row, second) & IF_THERE) and _change(row, second) in row.table.acting
         attempts = attempts[:1] if checks else attempts
-        may_find_no_row = second is None and row.op in (_UPDATE, _DELETE) and not checks
+        needed = checks or (second is not None and not row.table.knows_rows)
+        may_find_no_row = not needed and (second is not None or row.op in (_UPDATE, _DELETE))
     elif row.table.safe:
         may_find_no_row = second is None and row.op == _DELETE
     else:
@@ -237,6 +244,14 @@ def _statement(row: OrderedRow, second: OrderedRow | None) -> OrderedStatement:
         cascade_from=cascade_from,
         clear_first=clear_first,
     )
+
+
+def _writes(row: OrderedRow, second: OrderedRow | None) -> int:
+    """Return what filters leave of a change."""
+    if second is None:
+        return row.writes
+    there = row.writes & second.writes & IF_THERE if not row.rules & second.rules else 0
+    return there | second.writes & IF_MISSING if row.table.incomplete else there
 
 
 def _change(row: OrderedRow, second: OrderedRow | None) -> Change | None:
@@ -261,6 +276,8 @@ def _attempts(row: OrderedRow, second: OrderedRow | None) -> tuple[bytes, ...]:
     if _again(row, second):
         insert = _insert(second or row)
         return (b"REPLACE" + insert[len(b"INSERT") :] if row.table.gives_way else insert,)
+    if row.table.incomplete and row.table.safe and (second is not None or row.op == _UPDATE):
+        return _attempts_in_copy(row, second)
     if second is not None:
         attempts = [_update(row, second)]
         attempts += [_update(second, second)] if row.table.safe else []
@@ -269,6 +286,24 @@ def _attempts(row: OrderedRow, second: OrderedRow | None) -> tuple[bytes, ...]:
     if row.table.safe and row.op != _DELETE:
         return (_update(row, row), _insert(row)) if inserts else (_update(row, row),)
     return (_sql(row),)
+
+
+def _attempts_in_copy(row: OrderedRow, second: OrderedRow | None) -> tuple[bytes, ...]:
+    """Return the statements for an UPDATE of a table that is being copied; the first that finds a row is the last."""
+    writes, after = _writes(row, second), second or row
+    found = [one for one in (row, second) if one is not None]
+    if not writes & IF_THERE:
+        attempts = [b"SELECT 1 FROM " + one.table.target + b" WHERE " + _matched(one) for one in found]
+    elif writes & IF_MISSING:
+        attempts = [_update(one, after) for one in found]
+    else:
+        attempts = [_update(row, after)]
+    return (*attempts, *([_insert(after)] if writes & IF_MISSING and row.table.knows_rows else ()))
+
+
+def _matched(row: OrderedRow) -> bytes:
+    assert row.match is not None
+    return row.match + _limit(row)
 
 
 def _update(row: OrderedRow, written: OrderedRow) -> bytes:

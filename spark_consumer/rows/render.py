@@ -11,7 +11,7 @@ from operator import itemgetter
 from zlib_ng.zlib_ng import crc32
 
 from schemas.errors import NOTHING_APPLIED, DownstreamError, Where
-from schemas.sql.literals import Render, Renderers, compile_renderers, source_reader
+from schemas.sql.literals import Render, Renderers, RowSource, compile_renderers, source_reader
 from schemas.structure import WrittenColumn
 from schemas.wire.avro_schema import KEY_CHANGE, OP_AT
 from schemas.wire.epoch import digest_of
@@ -21,6 +21,9 @@ from spark_consumer.plan.plan import ApplyMode, SlicePlan, TablePlan
 from spark_consumer.plan.statements import merged_deletes, merged_inserts
 from spark_consumer.rows.compact import NetChanges, compact
 from spark_consumer.rows.results import (
+    ALWAYS,
+    IF_MISSING,
+    IF_THERE,
     Deletes,
     Inserts,
     OrderedChange,
@@ -242,25 +245,48 @@ class TableRenderer:
             return None
         render, op = self.renderers, value[OP_AT]
         source = render.source(value)
-        event, rules = event_of(op, source.flags), 0
-        if event in self.plan.dropped:
+        writes, rules = self._under_filters(source, value) if self.plan.partial else (ALWAYS, 0)
+        if not writes:
             return None
-        if self.filter is not None:
-            try:
-                if source.flags & KEY_CHANGE:
-                    rules = self.filter.old_bits(value) if op == _DELETE else self.filter.new_bits(value)
-                elif self.filter.drops(event, value):
-                    self.left_out += 1
-                    return None
-            except Unevaluable as error:
-                where = Where(gtid=source.gtid, table=self.plan.name, epoch=source.epoch)
-                raise UnevaluableRow(f"{error} [row {source.seq}]", where) from error
         written = op != _DELETE
         match = self._match(op, key, value)
         assignments = render.assignments(value) if written else None
         after = render.after(value) if written else None
         place = (source.epoch, source.seq, source.flags)
-        return OrderedChange(self.index, *place, op, match, assignments, after, rules)
+        return OrderedChange(self.index, *place, op, match, assignments, after, rules, writes)
+
+    def _under_filters(self, source: RowSource, value: bytes) -> tuple[int, int]:
+        """Return what filters leave of a change, and for half of a key change the rules that may leave it out.
+
+        While the table is copied, an update of a row that is missing is an insert of the row: the copy does not write
+        the row any more, because the update is in the log.
+        """
+        op, rules = value[OP_AT], 0
+        event = event_of(op, source.flags)
+        dropped = event in self.plan.dropped
+        try:
+            excluded = False
+            if self.filter is not None and not dropped:
+                if source.flags & KEY_CHANGE:
+                    rules = self.filter.old_bits(value) if op == _DELETE else self.filter.new_bits(value)
+                else:
+                    excluded = self.filter.drops(event, value)
+            writes = 0 if dropped or excluded else ALWAYS
+            if self.plan.incomplete and event == "update":
+                writes = writes & IF_THERE | (IF_MISSING if self._may_insert(value) else 0)
+        except Unevaluable as error:
+            where = Where(gtid=source.gtid, table=self.plan.name, epoch=source.epoch)
+            raise UnevaluableRow(f"{error} [row {source.seq}]", where) from error
+        self.left_out += excluded and not writes
+        return writes, rules
+
+    def _may_insert(self, value: bytes) -> bool:
+        """Whether filters allow an updated row as an inserted one; of a key change the new half decides."""
+        if value[OP_AT] == _DELETE:
+            return True
+        if not self.plan.knows_rows or "insert" in self.plan.dropped:
+            return False
+        return self.filter is None or not self.filter.drops("insert", value)
 
     def _match(self, op: int, key: bytes, value: bytes) -> bytes | None:
         """Return the predicate that finds a row; None for a new row that only the comparison of all columns finds."""

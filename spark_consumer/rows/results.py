@@ -51,6 +51,11 @@ class Inserts(NamedTuple):
     rows: int
 
 
+#: a change is made to a row that is there; a row that is missing is written
+IF_THERE, IF_MISSING = 1, 2
+ALWAYS = IF_THERE | IF_MISSING
+
+
 class OrderedChange(NamedTuple):
     """A change that is applied in the upstream's order; its fields are explained in ``OrderedRow``."""
 
@@ -63,6 +68,7 @@ class OrderedChange(NamedTuple):
     assignments: bytes | None
     values: bytes | None
     rules: int
+    writes: int
 
 
 class TracedRow(NamedTuple):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from random import Random
 from typing import Any
@@ -21,16 +22,21 @@ class Copier:
 
     Attributes:
         states: the upstream's rows after each transaction, the first one before all.
+        published: the number of transactions in the log.
+        engine: of the copied tables.
+        copied: the tables that are copied again at random.
         running: the last copied key of each table of which a copy runs; None before the first one.
     """
 
     model: Model
     random: Random
-    log: MemoryLog = field(default_factory=MemoryLog)
+    log: MemoryLog = field(default_factory=lambda: MemoryLog(numbered=True))
     states: list[State] = field(default_factory=list)
     transactions: list[list[Change]] = field(default_factory=list)
     published: int = 0
     running: dict[str, Any] = field(default_factory=dict)
+    engine: str = "InnoDB"
+    copied: Sequence[str] = ()
 
     def __post_init__(self) -> None:
         self.states.append(self._state())
@@ -92,7 +98,12 @@ class Copier:
     def _step(self, table: str, step: str, *rows: Change, again: bool = False, ddl: bool = False) -> None:
         db = self.model.db
         copy = CopyStep(COPY, db, table, step, again=again)
-        self.log.add(*rows, incomplete={table}, copy=copy, ddl=create_table(db, table) if ddl else None)
+        self.log.add(
+            *rows,
+            incomplete={table},
+            copy=copy,
+            ddl=create_table(db, table, f"{TABLES[table]} ENGINE={self.engine}") if ddl else None,
+        )
 
     def some_steps(self, count: int) -> None:
         """Run transactions and steps of copies in any order."""
@@ -105,7 +116,7 @@ class Copier:
             elif kind == "c" and self.running:
                 self.chunk(self.random.choice(sorted(self.running)), self.random.randrange(1, 5))
             elif kind == "b" and self.random.random() < 0.3:
-                self.begin(self.random.choice(COPIED), again=True)
+                self.begin(self.random.choice(self.copied), again=True)
 
     def finish(self) -> None:
         """End all copies, and publish everything."""

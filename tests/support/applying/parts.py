@@ -41,11 +41,17 @@ _PARTITIONS = 3
 
 @dataclass
 class MemoryLog(SliceRows):
-    """Epochs and their rows in memory, in place of ``LogReader`` and the rows topic."""
+    """Epochs and their rows in memory, in place of ``LogReader`` and the rows topic.
+
+    Attributes:
+        numbered: whether each transaction has a GTID of its own.
+    """
 
     logged: list[LoggedEpoch] = field(default_factory=list)
     rows: dict[int, list[tuple[int, bytes, bytes]]] = field(default_factory=dict)
     known: dict[str, TableStructure] = field(default_factory=dict)
+    numbered: bool = False
+    transactions: int = 0
 
     def add(
         self,
@@ -63,6 +69,9 @@ class MemoryLog(SliceRows):
         bounds: dict[int, tuple[int, int]] = {}
         counts: dict[TableStructure, list[int]] = {}
         digest = 0
+        self.transactions += copy is None
+        gtid = None if copy else f"0-1-{self.transactions}" if self.numbered else "g"
+        pos = 1000 + self.transactions if copy else 4
         for seq, change in enumerate(split):
             structure = change.structure
             self.known[row_schema(structure).fingerprint.hex()] = structure
@@ -70,7 +79,7 @@ class MemoryLog(SliceRows):
                 1 if change.flags & KEY_CHANGE else "cudr".index(change.op)
             ] += 1
             key = row_key(structure, change.after or change.before or {})
-            value = row_value(change, epoch, seq, None if copy else "g")
+            value = row_value(change, epoch, seq, gtid, pos)
             digest += zlib.crc32(value)
             partition = zlib.crc32(key) % _PARTITIONS
             kept = self.rows.setdefault(partition, [])
@@ -82,7 +91,7 @@ class MemoryLog(SliceRows):
             rows=len(split),
             transactions=0 if copy else 1,
             ddl=ddl,
-            executed=f"0-1-{epoch + 1}",
+            executed=f"0-1-{self.transactions}" if self.numbered else f"0-1-{epoch + 1}",
             ranges=tuple(OffsetRange(p, *bounds[p]) for p in sorted(bounds)),
             tables=tuple(
                 TableTouched(
@@ -91,7 +100,8 @@ class MemoryLog(SliceRows):
                 for s, n in counts.items()
             ),
         )
-        record = replace(record, copy=copy)
+        end = 1000 + self.transactions
+        record = replace(record, copy=copy, source_pos=end, relay_pos=end)
         # A marker's offset ends each epoch.
         for partition, (_, end) in bounds.items():
             self.rows[partition].append((end, b"", b""))

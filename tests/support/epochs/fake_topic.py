@@ -95,7 +95,7 @@ def _avro(image: Image | None) -> Image | None:
     return None if image is None else {avro_name(name): value for name, value in image.items()}
 
 
-def row_value(change: Change, epoch: int, seq: int, gtid: str | None) -> bytes:
+def row_value(change: Change, epoch: int, seq: int, gtid: str | None, pos: int = 4) -> bytes:
     """Return the Kafka value of a row."""
     structure = change.structure
     source = {
@@ -107,7 +107,7 @@ def row_value(change: Change, epoch: int, seq: int, gtid: str | None) -> bytes:
         "server_id": 1,
         "gtid": gtid,
         "file": "mysql-bin.000001",
-        "pos": 4,
+        "pos": pos,
         "ts_ms": 0,
     }
     images = {"after": _avro(change.after), "before": _avro(change.before)}
