@@ -392,3 +392,41 @@ def test_filters_leave_out_changes_and_no_rows(
     apply_log(filtered(config, db, *events, **expressions), log)
     rows = downstream.execute(f"SELECT id, n FROM {db}.plain")
     assert sorted(rows) == sorted(found)
+
+
+def test_chunks_at_one_position_are_told_apart_in_tables_without_transactions(
+    downstream: Database, db: str, config: ConsumerConfig
+) -> None:
+    log = MemoryLog(numbered=True)
+    begin(log, db, "uniques", columns=f"{TABLES['uniques']} ENGINE=MyISAM")
+    apply_log(config, log)
+    structure = plain(db, "uniques")
+    put(log, structure, row(1, 1), row(2, 2))
+    put(log, structure, row(3, 3), row(4, 4))
+    # Each row is written alone, and the third one is the last before the crash.
+    assert apply_in_child(config, log, "nontransactional.after_row:3") == signal.SIGKILL
+    assert downstream.execute(f"SELECT id FROM {db}.uniques ORDER BY 1") == [(1,), (2,), (3,)]
+    apply_log(replace(config, max_batch_rows=1), log)
+    assert downstream.execute(f"SELECT id FROM {db}.uniques ORDER BY 1") == [(1,), (2,), (3,), (4,)]
+
+
+def test_images_that_lack_columns_change_only_rows_that_are_there(
+    downstream: Database, db: str, config: ConsumerConfig
+) -> None:
+    whole = plain(db)
+    partial = replace(whole, before_columns=("id",), after_columns=("id", "n"))
+    log = MemoryLog()
+    begin(log, db, "plain")
+    put(log, whole, row(1, 1, "a"), row(2, 2, "b"))
+    log.add(
+        *(update(partial, {"id": key}, {"id": key, "n": 10 * key}) for key in (1, 3)), incomplete={"plain"}
+    )
+    log.add(update(partial, {"id": 2}, {"id": 20, "n": 20}), incomplete={"plain"})
+    put(log, whole, row(3, 30, "c"))
+    apply_log(config, log)
+    every = [(1, 10, "a"), (3, 30, "c"), (20, 20, "b")]
+    assert downstream.execute(f"SELECT id, n, s FROM {db}.plain ORDER BY 1") == every
+    # The rest of this row is not known, and the copy may be past its new key.
+    log.add(update(partial, {"id": 4}, {"id": 0, "n": 4}), incomplete={"plain"})
+    with pytest.raises(EventRefused, match="TR666: a copy of the table runs"):
+        apply_log(config, log)

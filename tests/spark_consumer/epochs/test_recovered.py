@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from schemas.errors import LogError
-from schemas.wire.epoch import EpochCommitted
+from schemas.wire.epoch import BEGIN, END, ROWS, CopyStep, EpochCommitted
 from spark_consumer.epochs.position import Position
 from spark_consumer.epochs.slices import LoggedEpoch, RelaySlice
 from spark_consumer.job.recovered import skip_recovered
@@ -110,6 +110,20 @@ def test_a_place_that_says_applied_is_not_enough_if_the_gtids_say_otherwise() ->
     ]
     with pytest.raises(LogError, match="TR562"):
         skip_recovered(recovered(9), other)
+
+
+@pytest.mark.parametrize(("step", "rows"), [(BEGIN, 0), (ROWS, 3), (ROWS, 0), (END, 0)])
+def test_a_copy_among_the_passed_epochs_stops_if_it_has_rows(step: str, rows: int) -> None:
+    first, second = log([3, 4])
+    copy = replace(first.record, epoch=2, rows=rows, transactions=0, copy=CopyStep("", "d", "t", step))
+    epochs = [first, LoggedEpoch(copy, 3), LoggedEpoch(replace(second.record, epoch=3), 4)]
+    if step == BEGIN or rows:
+        with pytest.raises(LogError, match=r"TR579: .* that come after epoch 2 of its copy"):
+            skip_recovered(recovered(7), epochs)
+    else:
+        assert skip_recovered(recovered(7), epochs)[1] == []
+    # A copy at the position where the recovery ended comes after all that it applied.
+    assert skip_recovered(recovered(3), epochs)[1] == epochs[1:]
 
 
 def test_without_a_recovery_nothing_is_passed() -> None:

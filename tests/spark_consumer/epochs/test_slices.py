@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from schemas.errors import LogError
-from schemas.wire.epoch import OffsetRange, SchemaChanged
+from schemas.wire.epoch import BEGIN, END, ROWS, CopyStep, OffsetRange, SchemaChanged, TableTouched
 from spark_consumer.epochs.position import Position
 from spark_consumer.epochs.slices import LoggedEpoch, contiguous_after, cut
 from tests.support.epochs.records import epoch_record
@@ -49,6 +49,19 @@ def test_slices_keep_epochs_whole_and_in_order(shape: list[tuple[int, bool]], mo
     for slice_ in pieces:
         assert len(slice_.epochs) == 1 or slice_.rows <= most
         assert len(slice_.epochs) == 1 or all(e.record.ddl is None for e in slice_.epochs)
+
+
+def test_a_copy_starts_in_a_slice_of_its_own_and_its_end_ends_one() -> None:
+    def step(number: int, step: str, *, ddl: bool = False) -> LoggedEpoch:
+        epoch = logged(number, ddl=ddl)
+        return LoggedEpoch(replace(epoch.record, copy=CopyStep("", "d", "t", step)), epoch.offset)
+
+    touched = TableTouched("d", "t", "", 1, 0, 0, incomplete=True)
+    change = LoggedEpoch(replace(epoch_record(4, rows=1), tables=(touched,)), 4)
+    epochs = [logged(1), step(2, BEGIN, ddl=True), step(3, ROWS), change, step(5, END), logged(6), logged(7)]
+    found = list(cut(epochs, 100, 1 << 30))
+    assert [[e.record.epoch for e in slice_.epochs] for slice_ in found] == [[1], [2], [3, 4, 5], [6, 7]]
+    assert [bool(slice_.incomplete) for slice_ in found] == [False, False, True, False]
 
 
 def test_a_slice_of_few_large_rows_ends_early() -> None:

@@ -16,7 +16,16 @@ from schemas.access.server_url import ServerUrl
 from schemas.errors import ConfigError, DownstreamError, LogError
 from schemas.structure import Column, TableStructure
 from schemas.wire.avro_schema import row_schema
-from schemas.wire.epoch import DIGEST_MODULUS, SchemaChanged, TableChanged, TableTouched
+from schemas.wire.epoch import (
+    BEGIN,
+    DIGEST_MODULUS,
+    END,
+    ROWS,
+    CopyStep,
+    SchemaChanged,
+    TableChanged,
+    TableTouched,
+)
 from spark_consumer.epochs.position import BEFORE_ALL, ChannelStart
 from spark_consumer.epochs.slices import LoggedEpoch, Slice
 from spark_consumer.rows.slice_rows import RangeRows
@@ -31,6 +40,7 @@ from tailrace.config.addresses import files_target, target_url
 from tailrace.config.model import Config, Target
 from tailrace.preflight.local import folder_findings
 from tests.support.epochs.fake_topic import delete, insert, integer, row_key, row_value, text, update
+from tests.support.epochs.fake_topic import read as read_row
 from tests.support.epochs.records import epoch_record
 
 T = TableStructure("shop", "t", (integer("id"), text("s", nullable=True)), ("id",))
@@ -178,6 +188,22 @@ def test_ddl_is_noted_and_filters_hold(tmp_path: Path) -> None:
     assert (noted["statement"], noted["epoch"]) == ("TRUNCATE TABLE t", 1)
     with pytest.raises(ConfigError, match="TR136"):
         opened(tmp_path / "x", expressions=(ExpressionRule("shop", "t", "id = 1"),))
+
+
+def test_rows_of_a_copy_are_written_and_its_start_is_not_noted(tmp_path: Path) -> None:
+    sink = opened(tmp_path)
+    statement = SchemaChanged(
+        "CREATE TABLE t (id INT)", "shop", "CREATE TABLE", (TableChanged("shop", "t"),), "mysql", 0
+    )
+    steps = [(BEGIN, [], statement), (ROWS, [read_row(T, {"id": 1, "s": "é"})], None), (END, [], None)]
+    for number, (step, rows, ddl) in enumerate(steps):
+        made = prepared(sink, number, *rows, ddl=ddl)
+        epoch = replace(made.slice_.first, copy=CopyStep("", "shop", "t", step))
+        sink.apply(replace(made, slice_=Slice((LoggedEpoch(epoch, number),))))
+    assert [(r["op"], r["before"], r["after"]) for r in rows_of(tmp_path)] == [
+        ("r", None, {"id": 1, "s": "é"})
+    ]
+    assert not (tmp_path / "_tailrace/schema_changes").exists()
 
 
 def test_a_folder_is_one_channels_and_one_process_s(tmp_path: Path) -> None:

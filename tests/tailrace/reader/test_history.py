@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -9,7 +10,15 @@ import pytest
 from schemas.errors import LogError
 from schemas.structure import TableStructure
 from schemas.wire.avro_schema import row_schema
-from schemas.wire.epoch import EpochCommitted, SchemaChanged, StructureVersion, TableChanged, TableTouched
+from schemas.wire.epoch import (
+    BEGIN,
+    CopyStep,
+    EpochCommitted,
+    SchemaChanged,
+    StructureVersion,
+    TableChanged,
+    TableTouched,
+)
 from tailrace.reader.history import LookupPoint, StructureLookup, answer_dict, answer_text, find_structure
 from tests.support.epochs.fake_topic import integer, text
 from tests.support.epochs.records import epoch_record, version_record
@@ -90,6 +99,12 @@ def test_a_ddl_without_rows_yet_is_told_with_the_structure_before_it() -> None:
     log.rows(A)
     assert log.found(11) == (A, 7, None)
     assert log.at().changed is None
+
+
+def test_a_copy_does_not_change_a_table() -> None:
+    log = Log().rows(A, new=True).ddl("CREATE TABLE t (id INT)", "CREATE TABLE", T).rows(A)
+    log.epochs[1] = replace(log.epochs[1], copy=CopyStep("", "shop", "t", BEGIN))
+    assert [log.found(epoch) for epoch in range(3)] == [(A, 0, None)] * 3
 
 
 def test_tables_that_are_renamed_or_dropped() -> None:
