@@ -236,8 +236,15 @@ def _differ(event: TableMap, how: str) -> None:
     )
 
 
-def predicted(db: str, table: str, known: TableDefinition, flavor: Flavor) -> TableStructure | None:
-    """The structure that the table's next TABLE_MAP will have; None if the definition does not say for sure."""
+def predicted(
+    db: str, table: str, known: TableDefinition, flavor: Flavor, *, shown: bool = False
+) -> TableStructure | None:
+    """The structure that the table's next TABLE_MAP will have; None if the definition does not say for sure.
+
+    Args:
+        shown: whether the definition is one that the server shows, not one that was tracked through DDL. MariaDB's
+            columns of unique keys by hash are predicted only then.
+    """
     columns = []
     for column in known.columns:
         code, meta = forms(column, flavor)[0]
@@ -250,10 +257,24 @@ def predicted(db: str, table: str, known: TableDefinition, flavor: Flavor) -> Ta
             column.name, "", code, meta, bool(column.nullable), column.unsigned, charset or "", column.members
         )
         columns.append(replace(new, sql_type=sql_type(new)))
-    if flavor == "mariadb" and known.hash_column_count():
+    hashes = _predicted_hashes(known) if flavor == "mariadb" else []
+    if hashes and not shown:
         return None
     period = _period(TIMESTAMP2, TIMESTAMP2) if known.versioned else ()
-    return TableStructure(db, table, (*columns, *period), known.row_key())
+    return TableStructure(db, table, (*columns, *period, *hashes), known.row_key())
+
+
+def _predicted_hashes(known: TableDefinition) -> list[Column]:
+    """The columns that MariaDB adds for unique keys by hash, in the order of the keys.
+
+    Such a column is nullable if one of the key's columns is. Seen on MariaDB 11.4.
+    """
+    keys = [key for key in known.keys if key.kind == "unique" and known.hashed(key)]
+    parts = [[known.column(part.name) for part in key.parts] for key in keys]
+    return [
+        _hash(number, any(column is None or column.nullable is not False for column in columns))
+        for number, columns in enumerate(parts, 1)
+    ]
 
 
 _TYPES = {code: name for name, found in _FIXED.items() for code, _ in found if code not in CHARACTER_CODES}

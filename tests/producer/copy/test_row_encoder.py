@@ -12,8 +12,12 @@ from pymysql.connections import Connection
 
 from compose.databases import Database
 from producer.copy.row_encoder import MAX_PACKET, CopySource, copied_values, session_setup
+from producer.structures.forms import predicted
+from producer.upstream.structures import shown_table
+from schemas.ddl.table_definition import TableDefinition
 from schemas.errors import DecodeError
 from schemas.quote import quoted
+from schemas.structure import TableStructure
 from schemas.wire.avro_schema import row_schema
 from tests.support.binlogs.binlog_rows import Row, binlog_end, rows_since
 from tests.support.binlogs.selected import after_of, inserted, selected
@@ -160,29 +164,45 @@ _MARIADB_TABLES = {
 }
 
 
-def test_columns_of_every_kind(check: Check, run: Run, flavor: str) -> None:
-    """Generated, invisible, the servers' own; padding, members with the same name, and names that need quotes."""
+def _predicted(upstream: Database, table: str) -> TableStructure | None:
+    """A table's structure, as a copy knows it before the binlog has one."""
+    ((_, statement),) = upstream.execute(f"SHOW CREATE TABLE copied.{quoted(table)}")
+    definition = shown_table(statement, "copied", upstream.flavor)
+    assert isinstance(definition, TableDefinition)
+    return predicted("copied", table, definition, upstream.flavor, shown=True)
+
+
+def test_columns_of_every_kind(upstream: Database, check: Check, run: Run, flavor: str) -> None:
+    """Generated, invisible, the servers' own; padding, members with the same name, and names that need quotes.
+
+    Each table's structure in the binlog is the one that is predicted from its definition.
+    """
     tables = _TABLES | (_MYSQL_TABLES if flavor == "mysql" else _MARIADB_TABLES)
     if flavor == "mysql":
         run("SET SESSION sql_generate_invisible_primary_key = ON")
     for name, (columns, _) in tables.items():
         run(f"CREATE TABLE {quoted(name)} ({columns}" + ("" if columns.endswith("''") else ")"))
     rows = check([f"INSERT INTO {quoted(name)} {values}" for name, (_, values) in tables.items()])
-    assert {row.structure.table for row in rows} == set(tables)
+    structures = {row.structure.table: row.structure for row in rows}
+    assert set(structures) == set(tables)
+    # The producer does not track a definition with a period of its own.
+    tracked = {name: structure for name, structure in structures.items() if name != "versioned by columns"}
+    assert tracked == {name: _predicted(upstream, name) for name in tracked}
 
 
 @pytest.mark.parametrize("flavor", ["mariadb"])
 def test_the_hash_of_a_unique_key_is_left_out(upstream: Database, reader: Connection[Any], run: Run) -> None:
     """No SELECT shows the hidden column; everything else of the row is the same."""
-    run("CREATE TABLE h (a TEXT NOT NULL, b BLOB, UNIQUE (a), UNIQUE (b))")
+    run("CREATE TABLE h (a TEXT NOT NULL, b BLOB, UNIQUE (b), UNIQUE (a) USING HASH) WITH SYSTEM VERSIONING")
     begin = binlog_end(upstream)
     run("INSERT INTO h VALUES ('a', 'b'), ('c', NULL)")
     ((structure, expected),) = inserted(rows_since(upstream, begin, "copied.*")).items()
-    assert [column.name for column in structure.columns[2:]] == ["DB_ROW_HASH_1", "DB_ROW_HASH_2"]
-    # Two bytes of a number, or NULL, are a number of another size.
+    assert [column.name for column in structure.columns[4:]] == ["DB_ROW_HASH_1", "DB_ROW_HASH_2"]
+    assert _predicted(upstream, "h") == structure
+    # NULL and 0 instead of two numbers.
     for (key, after), (its_key, its_after) in zip(selected(reader, structure), expected, strict=True):
         assert key == its_key
-        assert after.endswith(b"\x02\0\0")
+        assert after.endswith(b"\0\x02\0")
         assert its_after.startswith(after[:-3])
 
 
