@@ -22,6 +22,10 @@ from pathlib import Path
 import structlog
 
 from producer.commit import Committer, EpochDestination
+from producer.copy.copier import Copier
+from producer.copy.copies import Boundary, Copies
+from producer.copy.epochs import copy_epochs
+from producer.copy.state import PLAN_KEY, Plan
 from producer.decode.decode_rules import DecodeRules
 from producer.decode.epoch_stream import EpochStream
 from producer.decode.event_decoder import EventDecoder
@@ -45,10 +49,11 @@ from relay_store.layout.readers import Mark
 from relay_store.read.reader import RelayBlock, RelayReader
 from relay_store.read.tail import RelayTail
 from schemas.gtid.sets import parse_gtid_set
+from schemas.wire.epoch import COPY
 
 log = structlog.get_logger()
 
-_POLL = 0.5  # seconds
+_POLL, _COPY_POLL = 0.5, 0.005  # seconds
 _GC_THRESHOLD = 200_000  # objects
 # Seconds. The thread that commits takes in a delivery report of each partition, and for each it waits so long for
 # the interpreter while the next epoch is decoded: Python's own 5 ms made commits take three times as long.
@@ -69,6 +74,7 @@ class Publisher:
         upstream: source of structures that the log does not contain; None without an upstream.
         began: called with the log's id once it has an epoch.
         origins: where the upstream's rows come from.
+        copier: reads tables that are copied; None if nothing can be copied.
 
     Attributes:
         reached: set when a run ends; everything before it is published or irrelevant.
@@ -84,10 +90,11 @@ class Publisher:
         upstream: Upstream | None = None,
         began: Callable[[str], None] = lambda log_id: None,
         origins: Origins | None = None,
+        copier: Copier | None = None,
     ) -> None:
         self._log, self._root, self._tail, self._mark = epoch_log, root, tail, mark
         self._rules, self._flavor = rules, rules.flavor
-        self._upstream, self._began = upstream, began
+        self._upstream, self._began, self._copier = upstream, began, copier
         self._origins = origins or Origins(lambda log_id: ())
         self.progress = PublishProgress()
         self.reached: RelayPosition | None = None
@@ -119,62 +126,82 @@ class Publisher:
                 return
             read_structures_early(structures)
             if last is None:
-                self._write_first_epoch(start, structures, committer)
+                state = self._write_first_epoch(start, state, structures, committer)
                 self._origins.begin(log_id)
                 self._began(log_id)
-            stream = self._stream(start, state, structures, stop_at_gtid)
-            self._publish_until_end(stream, committer, stop, until)
+            else:
+                log.info("publisher_resumes", epoch=last.epoch, position=str(start.position))
+            last = state.last_epoch
+            assert last is not None
+            copies = Copies(state.tracked, Boundary.after(last))
+            stream = self._stream(start, state, structures, copies, stop_at_gtid)
+            with _reading(self._copier, copies):
+                self._publish_until_end(_Output(stream, committer, copies, self._copier), stop, until)
             if self._mark is not None:
                 self._mark.flush()
 
-    def _write_first_epoch(self, start: PublishStart, structures: Structures, committer: Committer) -> None:
-        """Write epoch 0, which only records the start position of the log and the reason for it; it never changes."""
-        changes, folds = structures.take_changes(), self._rules.tables.folds
+    def _write_first_epoch(
+        self, start: PublishStart, state: LogState, structures: Structures, committer: Committer
+    ) -> LogState:
+        """Write epoch 0, which only records the start position of the log and the reason for it; it never changes.
+
+        Returns:
+            the log's state behind it.
+        """
+        plan = {PLAN_KEY: Plan(str(uuid.uuid4())).encode()} if start.log_begins == COPY else {}
+        changes, folds = (*structures.take_changes(), *plan.items()), self._rules.tables.folds
         epoch = OpenEpoch(0, opened=_now().monotonic)
         executed, log_begins = str(start.executed), start.log_begins
-        committer.commit(
-            seal(epoch, start.position, executed, tracked=changes, folds=folds, log_begins=log_begins)
-        )
+        first = seal(epoch, start.position, executed, tracked=changes, folds=folds, log_begins=log_begins)
+        committer.commit(first)
         committer.finish()
+        return replace(state, last_epoch=first.record, tracked=plan)
 
     def _stream(
-        self, start: PublishStart, state: LogState, structures: Structures, stop_at_gtid: str | None
+        self,
+        start: PublishStart,
+        state: LogState,
+        structures: Structures,
+        copies: Copies,
+        stop_at_gtid: str | None,
     ) -> EpochStream:
         """Return what decodes the relay log from its start position on."""
         last = state.last_epoch
+        assert last is not None
         self.progress.resumes(start.position, last)
-        if last is not None:
-            log.info("publisher_resumes", epoch=last.epoch, position=str(start.position))
         rules = self._rules
         if stop_at_gtid is not None:
             rules = replace(rules, stop_behind=parse_gtid_set(stop_at_gtid, self._flavor))
         decoder = EventDecoder(
             rules,
-            OpenEpoch(1 if last is None else last.epoch + 1, opened=_now().monotonic),
+            OpenEpoch(last.epoch + 1, opened=_now().monotonic),
             start.executed.tracker(),
             state.versions,
             structures,
-            PreparedTransactions(() if last is None else last.prepared),
+            PreparedTransactions(last.prepared),
             prepared_in(self._root),
             DefaultEngine(self._root, self._flavor, self._upstream),
+            copies.is_left_out,
         )
-        return EpochStream(rules, decoder, structures, start.position, _now, read_epoch_ends(self._root))
+        ends = read_epoch_ends(self._root)
+        return EpochStream(
+            rules, decoder, structures, start.position, _now, ends, lambda: copies.incomplete, copies.is_due
+        )
 
     # -- following the relay log -----------------------------------------------------------------
 
-    def _publish_until_end(
-        self, stream: EpochStream, committer: Committer, stop: threading.Event, until: Until | None
-    ) -> None:
+    def _publish_until_end(self, output: _Output, stop: threading.Event, until: Until | None) -> None:
         """Read, decode and commit up to the end."""
-        is_over = _end_of_run(stream, stop, until)
+        stream, committer = output.stream, output.committer
+        is_over = _end_of_run(output, stop, until)
         with closing(RelayReader(self._root, stream.here, self._tail)) as reader:
             try:
                 while not is_over():
-                    block = reader.read_block(0.0 if committer.is_under_way else _wait(stream))
+                    block = reader.read_block(0.0 if committer.is_under_way else output.wait())
                     if block is not None:
-                        self._publish_block(block, reader, stream, committer)
+                        self._publish_block(block, reader, output)
                         continue
-                    self._idle(stream, committer)
+                    self._idle(output)
                     if self._tail is None:
                         break
             except Interrupted:
@@ -182,59 +209,97 @@ class Publisher:
                 committer.finish()
                 self.reached = stream.sealed
                 return
-        _pass_on(stream.rest(), committer)
+        output.pass_on(stream.rest())
         committer.finish()
         self.reached = stream.sealed if stream.in_group else stream.here
 
-    def _publish_block(
-        self, block: RelayBlock, reader: RelayReader, stream: EpochStream, committer: Committer
-    ) -> None:
+    def _publish_block(self, block: RelayBlock, reader: RelayReader, output: _Output) -> None:
         """Decode a block and commit the epochs it completes."""
+        stream = output.stream
         stream.enter(block, partial(duplicates_after, self._root), reader.format_description)
-        _pass_on(stream.decode_block(block), committer)
+        output.pass_on(stream.decode_block(block))
         self.progress.decoded(stream.here, stream.oldest_ms)
         # Kafka gets the open epoch's whole transactions as soon as it has taken the epoch before in. So it works on
         # an epoch while that is still being decoded, and its commit finds little left to send.
-        if not committer.is_waiting and (records := stream.hand_over_whole_transactions()):
-            committer.write(records)
+        if not output.committer.is_waiting and (records := stream.hand_over_whole_transactions()):
+            output.pass_on((records,))
 
-    def _idle(self, stream: EpochStream, committer: Committer) -> None:
-        """Idle: finish a pending commit and seal a due epoch."""
+    def _idle(self, output: _Output) -> None:
+        """Idle: finish a pending commit, and seal a due epoch."""
         self._origins.refresh_if_due()
-        committer.finish()
-        _pass_on(stream.due(), committer)
-        committer.finish()
+        output.committer.finish()
+        output.pass_on(output.stream.due())
+        output.pass_on_copies()
+        output.committer.finish()
         if self._mark is not None:
             self._mark.keep_up()
 
 
-def _pass_on(parts: Iterable[Records | SealedEpoch], committer: Committer) -> None:
-    """Write and commit what a stream yields, which may take a while."""
-    for part in parts:
-        if isinstance(part, SealedEpoch):
-            committer.commit(part)
-        else:
-            committer.write(part)
+class _Output:
+    """Where a stream's epochs go, and those of copies between them."""
+
+    def __init__(
+        self, stream: EpochStream, committer: Committer, copies: Copies, copier: Copier | None
+    ) -> None:
+        self.stream, self.committer = stream, committer
+        self.copies, self._copier = copies, copier
+
+    def pass_on(self, parts: Iterable[Records | SealedEpoch]) -> None:
+        """Write and commit what the stream yields, which may take a while."""
+        copies, committer = self.copies, self.committer
+        for part in parts:
+            if isinstance(part, SealedEpoch):
+                copies.note(part.records)
+                committer.commit(copies.ended(part))
+                self._commit_copies()
+            else:
+                copies.note(part)
+                committer.write(part)
+
+    def pass_on_copies(self) -> None:
+        """Commit what waits of copies, if nothing is in the open epoch."""
+        if self.stream.is_between_epochs:
+            self._commit_copies()
+
+    def wait(self) -> float:
+        """Seconds to wait for news before the open epoch has to be sealed, or readers may have something."""
+        due = self.stream.due_in()
+        longest = _COPY_POLL if self.copies.are_running else _POLL
+        return longest if due is None else min(longest, max(0.001, due))
+
+    def _commit_copies(self) -> None:
+        if self._copier is not None:
+            self._copier.check()
+            for epoch in copy_epochs(self.copies, self.stream):
+                self.committer.commit(epoch)
+
+
+@contextmanager
+def _reading(copier: Copier | None, copies: Copies) -> Iterator[None]:
+    """The copier reads what the copies need."""
+    if copier is None:
+        yield
+        return
+    copier.start(copies)
+    try:
+        yield
+    finally:
+        copier.stop()
 
 
 def _now() -> Now:
     return Now(time.monotonic(), time.time_ns() // 1_000_000)
 
 
-def _wait(stream: EpochStream) -> float:
-    """Seconds to wait for news before the open epoch has to be sealed."""
-    due = stream.due_in()
-    return _POLL if due is None else min(_POLL, max(0.001, due))
-
-
-def _end_of_run(stream: EpochStream, stop: threading.Event, until: Until | None) -> Callable[[], bool]:
+def _end_of_run(output: _Output, stop: threading.Event, until: Until | None) -> Callable[[], bool]:
     """Return a function that tells whether the run is over: its end is reached, or it was stopped a while ago."""
     deadline: float | None = None
+    stream, copies = output.stream, output.copies
 
     def is_over() -> bool:
         nonlocal deadline
         in_group = stream.in_group
-        if stream.stopped or (until and until(stream.here) and not in_group):
+        if stream.stopped or (until and until(stream.here) and not in_group and not copies.are_running):
             return True
         if not stop.is_set():
             return False

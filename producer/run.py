@@ -20,7 +20,7 @@ from producer.mirror.loop import Mirror, MirrorProgress
 from producer.mirror.purging import Purging
 from producer.mirror.start import check_history, check_log, discard_unpublished
 from producer.publish import Publisher
-from producer.settings import RelaySettings, SkipRule
+from producer.settings import CopySettings, RelaySettings, SkipRule
 from producer.upstream.connect import UpstreamInfo, describe
 from producer.upstream.origins import Origins
 from relay_store.layout import directory as layout
@@ -62,13 +62,14 @@ class ProducerConfig:
 
     source: ServerUrl
     server_id: int
-    start: Literal["earliest", "current"]
+    start: Literal["earliest", "current", "copy"]
     relay: RelaySettings
     epoch: EpochLimits
     purge: PurgeRules
     bootstrap_servers: str
     prefix: str
     partitions: int
+    copy: CopySettings = field(default_factory=CopySettings)
     include: tuple[str, ...] = ()
     exclude: tuple[str, ...] = ()
     skip: tuple[SkipRule, ...] = ()

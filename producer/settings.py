@@ -79,6 +79,18 @@ class EpochSettings:
     ] = 0.2
 
 
+@dataclass(frozen=True)
+class CopySettings:
+    """The fields of ``[copy]``: how tables are copied into the log."""
+
+    connections: Annotated[
+        int, Field(ge=1, le=64, description="connections to the upstream that read side by side")
+    ] = 2
+    chunk_rows: Annotated[
+        int, Field(ge=1, description="rows that are read at a time; fewer if they are large")
+    ] = 50_000
+
+
 #: a statement that changes rows by its text; a rows event whose images lack what is needed
 Skippable = Literal["statement", "image"]
 

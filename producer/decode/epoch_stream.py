@@ -6,13 +6,16 @@ from collections.abc import Callable, Collection, Iterator
 
 from producer.decode.decode_rules import DecodeRules
 from producer.decode.duplicate_filter import DuplicateFilter
-from producer.decode.event_decoder import EventDecoder, Stop
-from producer.epochs.open_epoch import Now, Records, SealedEpoch, seal
-from producer.structures.store import Structures
+from producer.decode.event_decoder import CopiedRows, EventDecoder, Stop
+from producer.epochs.open_epoch import Now, Records, SealedEpoch, TrackedRecord, seal
+from producer.structures.store import BinlogPosition, ReadPosition, Structures
 from relay_store.layout.directory import RelayPosition
 from relay_store.read.reader import RelayBlock
 from schemas.binlog.framing import FIRST_POSITION
+from schemas.ddl.table_definition import TableDefinition
 from schemas.gtid.sets import GtidSet
+from schemas.tables import QualifiedName
+from schemas.wire.epoch import CopyStep, SchemaChanged
 
 
 class EpochStream:
@@ -23,6 +26,8 @@ class EpochStream:
         begin: where reading begins.
         clock: tells the time.
         ends: positions where an epoch ends whatever the limits say, even an empty one.
+        incomplete: the tables of which rows may be missing downstream.
+        is_awaited: whether something waits for the open epoch to end at a place.
 
     Attributes:
         here: up to here the relay log is decoded.
@@ -37,10 +42,13 @@ class EpochStream:
         begin: RelayPosition,
         clock: Callable[[], Now],
         ends: Collection[RelayPosition] = (),
+        incomplete: Callable[[], Collection[QualifiedName]] = tuple,
+        is_awaited: Callable[[BinlogPosition], bool] = lambda position: False,
     ) -> None:
         self._limits, self._folds = rules.limits, rules.tables.folds
         self._decoder, self._state = decoder, decoder.state
         self._structures, self._clock, self._ends = structures, clock, ends
+        self._incomplete, self._is_awaited = incomplete, is_awaited
         self.here = self.sealed = begin
 
     @property
@@ -52,6 +60,21 @@ class EpochStream:
     def stopped(self) -> bool:
         """Whether the GTID set is executed behind which to stop."""
         return self._state.groups.stopped
+
+    @property
+    def is_between_epochs(self) -> bool:
+        """Whether nothing is in the open epoch, so that another one may be inserted."""
+        return not self.in_group and self._state.epoch.empty
+
+    @property
+    def binlog_position(self) -> BinlogPosition:
+        """Where the last epoch ended, or an epoch would end if one was inserted."""
+        return ReadPosition(self._end, self._state.groups.tracker).binlog_position
+
+    @property
+    def _end(self) -> RelayPosition:
+        # A group is open behind the end if it begins with a DDL.
+        return self.sealed if self.in_group else max(self.sealed, self.here, key=lambda end: end.order)
 
     @property
     def oldest_ms(self) -> int:
@@ -123,6 +146,29 @@ class EpochStream:
         if not self.in_group and not self._state.epoch.empty:
             yield self._seal(self.here)
 
+    def insert(
+        self,
+        copy: CopyStep | None = None,
+        tracked: tuple[TrackedRecord, ...] = (),
+        define: tuple[SchemaChanged, TableDefinition] | None = None,
+        rows: CopiedRows | None = None,
+    ) -> SealedEpoch:
+        """An epoch that the relay log does not have, behind the last one; nothing is in the open one.
+
+        Args:
+            copy: the step of a table's copy that it is.
+            tracked: records that change with it.
+            define: a table's CREATE TABLE, and its definition, which holds from here on.
+            rows: its rows.
+        """
+        if define is not None:
+            self._decoder.define(*define)
+        if rows is not None:
+            self._decoder.add_copied(rows, self._end)
+        else:
+            self._decoder.look_up_tables()
+        return self._seal(self._end, copy, tracked)
+
     def _cut_at_epoch_ends(self, block: RelayBlock) -> Iterator[RelayBlock]:
         """The block, cut where an epoch has to end whatever the limits say."""
         ends = sorted(
@@ -142,7 +188,9 @@ class EpochStream:
     def _decode_part(self, block: RelayBlock) -> Iterator[Records | SealedEpoch]:
         i, end = 0, len(block.data)
         while i < end and not self.stopped:
-            i, stop = yield from self._decoder.run(block.data, i, block.pos, self._clock())
+            here = RelayPosition(block.subdir, block.file, block.pos + i)
+            awaited = self._is_awaited(ReadPosition(here, self._state.groups.tracker).binlog_position)
+            i, stop = yield from self._decoder.run(block.data, i, block.pos, self._clock(), ends=awaited)
             if stop is Stop.DDL_WAITS:
                 yield self._seal(self._state.group_start)
             elif stop is Stop.EPOCH_ENDS or self._is_due():
@@ -154,7 +202,9 @@ class EpochStream:
         """Whether the open epoch is due and stands at a transaction boundary."""
         return not self.in_group and self._state.epoch.is_due(self._limits, self._clock())
 
-    def _seal(self, end: RelayPosition) -> SealedEpoch:
+    def _seal(
+        self, end: RelayPosition, copy: CopyStep | None = None, tracked: tuple[TrackedRecord, ...] = ()
+    ) -> SealedEpoch:
         ended = self._decoder.end_epoch(self._clock())
         self.sealed = end
         return seal(
@@ -162,6 +212,8 @@ class EpochStream:
             end,
             str(self._state.groups.tracker),
             self._decoder.prepared.snapshot(),
-            self._structures.take_changes(),
+            (*self._structures.take_changes(), *tracked),
             folds=self._folds,
+            incomplete=self._incomplete(),
+            copy=copy,
         )

@@ -6,15 +6,15 @@ Every event type is either understood, known to be safe to skip, or stops the pr
 from __future__ import annotations
 
 import struct
-from collections.abc import Generator, Iterator
-from dataclasses import replace
+from collections.abc import Callable, Generator, Iterator
+from dataclasses import dataclass, replace
 from enum import Enum
 from functools import lru_cache
 from typing import Any
 
 import structlog
 
-from producer.decode.decode_rules import DecodeRules, Skipping
+from producer.decode.decode_rules import DecodeRules, IsLeftOut, Skipping, nothing_left_out
 from producer.decode.nested_events import NestedEvents, PreparedTransactions, ReadPrepared
 from producer.decode.open_group import GTID_EVENTS, USUAL_GTID_SIZE, DecodeState, EventFile, Groups
 from producer.decode.row_decoder import ImageLacksColumns, RowDecoder
@@ -40,10 +40,14 @@ from producer.events.compressed import COMPRESSED_ROWS, plain_event
 from producer.events.event_types import WITHOUT_CONTENT, refuse_unknown
 from producer.events.query_event import load_query
 from producer.structures.store import Structures
+from relay_store.layout.directory import RelayPosition
 from schemas.binlog import framing
+from schemas.ddl.table_definition import TableDefinition
 from schemas.errors import DecodeError, TailraceError, Where
 from schemas.gtid.sets import GtidTracker
+from schemas.structure import TableStructure
 from schemas.varint import LOW, VARINT, encode, encode_long
+from schemas.wire.epoch import SchemaChanged
 
 log = structlog.get_logger()
 
@@ -64,6 +68,24 @@ _BRACKETS = (_BEGIN, b"COMMIT")
 _UNKNOWN: Any = object()
 # Each transaction says its server, of which a log has few.
 _encoded_server_id = lru_cache(encode_long)
+
+
+# Of an epoch's counts, those of a copy's rows.
+_READS = 3
+
+
+@dataclass(frozen=True)
+class CopiedRows:
+    """Rows of a table's copy.
+
+    Attributes:
+        keys: the Kafka key of each.
+        values: makes their values, given what each begins with, the number of the epoch, and where the epoch ends.
+    """
+
+    structure: TableStructure
+    keys: list[bytes]
+    values: Callable[[bytes, int, RelayPosition], list[bytes]]
 
 
 class Stop(Enum):
@@ -87,6 +109,7 @@ class EventDecoder:
         prepared: the XA transactions that are open there; kept up to date.
         read_prepared: reads a prepared transaction's events again.
         engine_of: tells a table's storage engine.
+        is_left_out: whether a table's changes are left out until it is copied.
 
     Attributes:
         state: where it stands.
@@ -103,15 +126,22 @@ class EventDecoder:
         prepared: PreparedTransactions,
         read_prepared: ReadPrepared,
         engine_of: EngineOf = engine_unknown,
+        is_left_out: IsLeftOut = nothing_left_out,
     ) -> None:
         self._flavor, self._limits = rules.flavor, rules.limits
         self.state = state = DecodeState(epoch, Groups(tracker, rules.stop_behind))
         self.prepared = prepared
         self._skipping, self._stated = Skipping(rules.skip), StatedStructures(versions)
-        changes = SchemaChanges(rules.flavor, structures, self._stated, rules.schema_name, engine_of)
-        self._statements = Statements(rules, state, self._skipping, changes)
+        self._schema_name = rules.schema_name
+        self._schema_changes = SchemaChanges(
+            rules.flavor, structures, self._stated, rules.schema_name, engine_of
+        )
+        self._statements = Statements(rules, state, self._skipping, self._schema_changes, is_left_out)
         self._table_ids = TableIds(
-            rules.tables, rules.schema_name, lambda body: structures.structure(body, state.position)
+            rules.tables,
+            rules.schema_name,
+            lambda body: structures.structure(body, state.position),
+            is_left_out,
         )
         self._nested = NestedEvents(
             state, prepared, read_prepared, self._walk, self._process_nested, self.read_format
@@ -151,13 +181,33 @@ class EventDecoder:
         self._table_ids.new_file()
         self.state.file = EventFile.of(subdir, name, format_description)
 
+    def define(self, created: SchemaChanged, table: TableDefinition) -> None:
+        """The open epoch, in which nothing is, creates a table as the upstream has it here."""
+        self.state.epoch.ddl = self._schema_changes.define(created, table)
+
+    def look_up_tables(self) -> None:
+        """Look each table up anew: another one may be left out now."""
+        self._table_ids.structures_changed()
+
+    def add_copied(self, rows: CopiedRows, end: RelayPosition) -> None:
+        """Add rows of a copy to the open epoch, which will end at this place."""
+        epoch = self.state.epoch
+        decoder = RowDecoder(rows.structure, self._schema_name)
+        epoch.records.keys += rows.keys
+        epoch.records.values += rows.values(decoder.header, epoch.number, end)
+        epoch.seq += len(rows.keys)
+        self._first_rows(decoder)[_READS] += len(rows.keys)
+
     # -- walking ---------------------------------------------------------------------------------
 
-    def run(self, data: bytes, i: int, base: int, now: Now) -> Generator[Records, None, tuple[int, Stop]]:
+    def run(
+        self, data: bytes, i: int, base: int, now: Now, *, ends: bool = False
+    ) -> Generator[Records, None, tuple[int, Stop]]:
         """Walk events from ``data[i]``, and hand out parts of transactions that outgrow memory.
 
         Args:
             base: the file position of ``data[0]``.
+            ends: whether the open epoch ends behind the next group.
 
         Returns:
             the offset it stopped at, and why.
@@ -167,7 +217,7 @@ class EventDecoder:
         """
         state = self.state
         self._published = encode_long(now.unix_ms)
-        self._now, self._is_late = now, state.epoch.is_late(self._limits, now)
+        self._now, self._is_late = now, ends or state.epoch.is_late(self._limits, now)
         try:
             return (yield from self._walk(data, i, base, False))
         except DdlWaits:

@@ -14,6 +14,7 @@ from dataclasses import replace
 from enum import Enum
 from typing import Any, NamedTuple
 
+from producer.decode.decode_rules import IsLeftOut, nothing_left_out
 from producer.decode.row_decoder import Decode, ImageLacksColumns, Images, RowDecoder, SchemaName
 from producer.events.table_map import packed_length, table_names
 from schemas.binlog import framing
@@ -57,6 +58,7 @@ class TableIds:
         tables: those that are replicated.
         schema_name: what names a structure's schema on the wire.
         structure_of: the structure that a TABLE_MAP's body leads to.
+        is_left_out: whether a table's changes are left out until it is copied.
 
     Attributes:
         by_id: the table of each id; None for one that is not replicated.
@@ -70,8 +72,10 @@ class TableIds:
         tables: TableFilter,
         schema_name: SchemaName,
         structure_of: Callable[[bytes], TableStructure],
+        is_left_out: IsLeftOut = nothing_left_out,
     ) -> None:
         self._tables, self._schema_name, self._structure_of = tables, schema_name, structure_of
+        self._is_left_out = is_left_out
         self.by_id: dict[bytes, DecodedTable | None] = {}
         self.contents: dict[bytes, bytes] = {}
         self.with_triggers: set[bytes] = set()
@@ -122,6 +126,9 @@ class TableIds:
         if not self._tables.allows(db, table):
             self._by_body[body] = None
             self.saw_channel_table = self.saw_channel_table or (db, table) == _CHANNEL_TABLE
+            return None
+        if self._is_left_out(db, table):
+            self._by_body[body] = None
             return None
         if is_passed_over:
             # What it says may be older than what is tracked.

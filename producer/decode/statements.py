@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import structlog
 
-from producer.decode.decode_rules import DecodeRules, Skipping
+from producer.decode.decode_rules import DecodeRules, IsLeftOut, Skipping, nothing_left_out
 from producer.decode.open_group import DecodeState, OpenGroup, Savepoints
 from producer.decode.row_decoder import SchemaName
 from producer.epochs.open_epoch import OpenEpoch, StatedStructures
@@ -20,10 +20,11 @@ from schemas.ddl.classify import classify
 from schemas.ddl.dml import read_dml
 from schemas.ddl.engine import takes_default_engine
 from schemas.ddl.kinds import Category, ClassifiedStatement, family
+from schemas.ddl.table_definition import TableDefinition
 from schemas.errors import DecodeError
 from schemas.gtid.sets import Flavor
 from schemas.letter_case import lowered
-from schemas.tables import TableFilter
+from schemas.tables import QualifiedName, TableFilter
 from schemas.wire.avro_schema import fingerprint_of
 from schemas.wire.epoch import SchemaChanged
 
@@ -74,12 +75,18 @@ class Statements:
     Args:
         skipping: what may be passed over.
         schema_changes: applies DDL.
+        is_left_out: whether a table's changes are left out until it is copied.
     """
 
     def __init__(
-        self, rules: DecodeRules, state: DecodeState, skipping: Skipping, schema_changes: SchemaChanges
+        self,
+        rules: DecodeRules,
+        state: DecodeState,
+        skipping: Skipping,
+        schema_changes: SchemaChanges,
+        is_left_out: IsLeftOut = nothing_left_out,
     ) -> None:
-        self._rules, self._state = rules, state
+        self._rules, self._state, self._is_left_out = rules, state, is_left_out
         self._skipping, self._schema_changes = skipping, schema_changes
 
     def process(self, event: bytes, checksum: int) -> bool:
@@ -106,6 +113,9 @@ class Statements:
 
     def _apply_ddl(self, logged: LoggedStatement) -> None:
         state, epoch = self._state, self._state.epoch
+        if any(self._is_left_out(*name) for name in table_names(logged.statement)):
+            epoch.left_out.append(self._schema_changes.apply(logged, state.position))
+            return
         if epoch.seq > state.groups.transaction.first or epoch.ddl is not None:
             raise DecodeError("TR404", f"{logged.statement.kind} behind row changes of the same transaction")
         if not epoch.empty:
@@ -215,6 +225,13 @@ class SchemaChanges:
                 self._stated.forget(table.renamed_to_db or table.db, table.renamed_to)
         return replace(change, tables=tuple(tables))
 
+    def define(self, created: SchemaChanged, table: TableDefinition) -> SchemaChanged:
+        """A table is as its CREATE TABLE says, whatever is tracked. Returns the record, with the structure after it."""
+        name = created.tables[0].db, created.tables[0].table
+        self._structures.define(name, table)
+        self._stated.forget(*name)
+        return replace(created, tables=(replace(created.tables[0], after=self._tracked(*name)),))
+
     def _with_engine(self, change: SchemaChanged) -> SchemaChanged:
         """With the engine that a CREATE TABLE took by default: the binlog does not say which one that was."""
         mode = change.mode
@@ -323,10 +340,15 @@ def is_replicated(statement: ClassifiedStatement, tables: TableFilter) -> bool:
         return statement.program is None or tables.allows(*statement.program)
     if statement.database is not None:
         return tables.allows_database(statement.database)
-    names = [(t.db, t.table) for t in statement.tables]
-    names += [(t.renamed_to_db or t.db, t.renamed_to) for t in statement.tables if t.renamed_to]
+    names = table_names(statement)
     # If a statement names replicated and excluded tables, the channel applies only its part, or stops.
     return any(tables.allows(db, table) for db, table in names)
+
+
+def table_names(statement: ClassifiedStatement) -> list[QualifiedName]:
+    """The tables that a statement names, before and after it."""
+    names = [(t.db, t.table) for t in statement.tables]
+    return names + [(t.renamed_to_db or t.db, t.renamed_to) for t in statement.tables if t.renamed_to]
 
 
 def tables_not_logged(logged: LoggedStatement, flavor: Flavor, *, folds: bool) -> list[tuple[str, str]]:

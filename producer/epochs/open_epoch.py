@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from producer.settings import EpochSettings
 from relay_store.layout.directory import RelayPosition, subdir_uuid
 from schemas.structure import TableStructure
+from schemas.tables import QualifiedName
 from schemas.varint import encode_long
 from schemas.wire.avro_schema import OP_BEHIND, row_schema
 from schemas.wire.epoch import (
+    CopyStep,
     EpochCommitted,
     PreparedTransaction,
     SchemaChanged,
@@ -129,11 +131,12 @@ class OpenEpoch:
         size: bytes of binlog of its whole transactions.
         seq: the number of records so far, handed over or not.
         avro_number: ``number`` as Avro bytes.
-        counts: records of INSERT, UPDATE and DELETE events (a key change counts two), by the header of their values,
-            which names their structure.
+        counts: records of INSERT, UPDATE and DELETE events (a key change counts two), and of a copy, by the header of
+            their values, which names their structure.
         touched: the structures by the same headers.
         structures: those that the log did not have as their table's so far.
         skipped: events that a rule passed over, by schema, table and kind.
+        left_out: the DDL of tables whose changes are left out.
         saw_channel_table: whether the binlog has rows of another pipeline's positions here.
     """
 
@@ -153,6 +156,7 @@ class OpenEpoch:
     structures: list[StructureVersion] = field(default_factory=list)
     skipped: Counter[tuple[str, str, str]] = field(default_factory=Counter)
     ddl: SchemaChanged | None = None
+    left_out: list[SchemaChanged] = field(default_factory=list)
     saw_channel_table: bool = False
 
     def __post_init__(self) -> None:
@@ -183,7 +187,7 @@ class OpenEpoch:
     def touch(self, header: bytes, structure: TableStructure) -> list[int]:
         """The first rows of a structure come. Returns their counts, which whoever adds rows keeps up to date."""
         self.touched[header] = structure
-        counts = self.counts[header] = [0, 0, 0]
+        counts = self.counts[header] = [0, 0, 0, 0]
         return counts
 
     def hand_over_all(self) -> Records:
@@ -218,12 +222,23 @@ class OpenEpoch:
         """Whether to seal it, given that it stands at a transaction boundary."""
         return self.is_full(limits) or self.is_late(limits, now)
 
-    def tables_touched(self) -> tuple[TableTouched, ...]:
+    def tables_touched(self, incomplete: Collection[QualifiedName] = ()) -> tuple[TableTouched, ...]:
         """Counts per table for the epoch's record."""
         return tuple(
-            TableTouched(structure.db, structure.table, schema_name(header).hex(), *self.counts[header])
+            TableTouched(
+                structure.db,
+                structure.table,
+                schema_name(header).hex(),
+                *self.counts[header],
+                incomplete=(structure.db, structure.table) in incomplete,
+            )
             for header, structure in self.touched.items()
         )
+
+    def lacking(self) -> frozenset[QualifiedName]:
+        """The tables that have row images that lack columns."""
+        structures = self.touched.values()
+        return frozenset((one.db, one.table) for one in structures if not one.is_full)
 
     def events_skipped(self) -> tuple[Skipped, ...]:
         """What was passed over, for the epoch's record."""
@@ -239,12 +254,16 @@ class SealedEpoch:
         records: its last records, behind those that were handed out while it was open.
         tracked: the tracked structures that changed with it.
         saw_channel_table: as of the open epoch.
+        lacking: the tables that have row images that lack columns.
+        left_out: the DDL of tables whose changes are left out.
     """
 
     record: EpochCommitted
     records: Records
     tracked: tuple[TrackedRecord, ...]
     saw_channel_table: bool = False
+    lacking: frozenset[QualifiedName] = frozenset()
+    left_out: tuple[SchemaChanged, ...] = ()
 
     @property
     def end(self) -> RelayPosition:
@@ -261,6 +280,8 @@ def seal(
     *,
     folds: bool = False,
     log_begins: str | None = None,
+    incomplete: Collection[QualifiedName] = (),
+    copy: CopyStep | None = None,
 ) -> SealedEpoch:
     """End an epoch.
 
@@ -269,6 +290,8 @@ def seal(
         prepared: the XA transactions that are open there.
         folds: whether the upstream has all names in lower case.
         log_begins: of epoch 0, as in its record.
+        incomplete: tables of which rows may be missing downstream.
+        copy: the step of a table's copy that it is.
     """
     record = EpochCommitted(
         epoch=epoch.number,
@@ -282,7 +305,7 @@ def seal(
         relay_file=end.file,
         relay_pos=end.pos,
         ranges=(),
-        tables=epoch.tables_touched(),
+        tables=epoch.tables_touched(incomplete),
         structures=tuple(epoch.structures),
         ddl=epoch.ddl,
         rows=epoch.seq,
@@ -295,8 +318,16 @@ def seal(
         names_in_lower_case=folds,
         skipped=epoch.events_skipped(),
         log_begins=log_begins,
+        copy=copy,
     )
-    return SealedEpoch(record, epoch.hand_over_all(), tracked, epoch.saw_channel_table)
+    return SealedEpoch(
+        record,
+        epoch.hand_over_all(),
+        tracked,
+        epoch.saw_channel_table,
+        epoch.lacking(),
+        tuple(epoch.left_out),
+    )
 
 
 class StatedStructures:

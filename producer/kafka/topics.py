@@ -10,6 +10,7 @@ import structlog
 from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.admin import AdminClient, ConfigResource, NewTopic, ResourceType
 
+from producer.copy.state import check_record as check_copy_record
 from producer.epochs.open_epoch import LogState
 from producer.kafka.connection import LIBRDKAFKA, MAX_MESSAGE, TIMEOUT, KafkaConnection, log_error
 from producer.structures.store import check_record
@@ -193,7 +194,8 @@ class Topics:
                     found.pop(key or b"", None)
                     continue
                 try:
-                    check_record(key or b"", value)
+                    if not check_copy_record(key or b"", value):
+                        check_record(key or b"", value)
                 except (ValueError, LookupError, TypeError, RecursionError) as error:
                     at = At(self.tracked, offset)
                     raise no_record(at, "the record holds no tracked structure", error) from error

@@ -19,7 +19,7 @@ from schemas.binlog.framing import FIRST_POSITION
 from schemas.errors import ConfigError, RelayError, UpstreamError
 from schemas.gtid.sets import GtidSet, parse_gtid_set
 from schemas.tables import TableFilter
-from schemas.wire.epoch import ORIGIN, EpochCommitted
+from schemas.wire.epoch import COPY, ORIGIN, EpochCommitted
 
 
 @dataclass(frozen=True)
@@ -37,7 +37,7 @@ class MirrorStart:
 
     gtid_set: str = ""
     file: str = ""
-    position: Literal["earliest", "current"] = "earliest"
+    position: Literal["earliest", "current", "copy"] = "earliest"
     published: EpochCommitted | None = None
     tables: TableFilter = field(default_factory=TableFilter)
 
@@ -108,7 +108,7 @@ def _first_start(url: ServerUrl, info: UpstreamInfo, start: MirrorStart) -> Upst
     chosen = choose_start(url, info, start)
     if start.published is not None:
         return replace(chosen, log_begins="")
-    if chosen.log_begins != ORIGIN:
+    if chosen.log_begins not in (ORIGIN, COPY):
         _log.warning(
             "history_not_known",
             upstream=str(url),
@@ -141,13 +141,14 @@ def choose_start(url: ServerUrl, info: UpstreamInfo, start: MirrorStart) -> Upst
         return UpstreamStart(start.file, FIRST_POSITION, str(before), "relay.relay-binlog-name")
     if start.published is not None:
         return _behind_epochs(url, info, start.published)
-    if start.position == "current":
+    if start.position in ("current", COPY):
         # A transaction may be in the binlog and not yet in the executed set, so the set decides where there is one.
         exact = info.flavor == "mysql" and info.has_gtids
         file, pos = (
             (file_before(url, info, info.executed), FIRST_POSITION) if exact else (info.file, info.position)
         )
-        return UpstreamStart(file, pos, str(info.executed), "source.start is current")
+        begins = COPY if start.position == COPY else "source.start is current"
+        return UpstreamStart(file, pos, str(info.executed), begins)
     return _earliest(url, info, start.tables)
 
 

@@ -317,6 +317,11 @@ class Structures:
                 entry.later = None
                 self._note(name)
 
+    def define(self, name: QualifiedName, table: TableDefinition) -> None:
+        """A table is known to be like this here."""
+        self._state.tables[name] = _TableEntry(table)
+        self._note(name)
+
     def after(self, name: QualifiedName) -> TableStructure | None:
         """What a table's next TABLE_MAP will say, if that is known for sure."""
         entry = self._state.tables.get(name)
@@ -434,6 +439,9 @@ def _loaded(stored: Mapping[bytes, bytes]) -> _State:
     state = _State()
     for key, value in stored.items():
         name, data = json.loads(key), json.loads(value)
+        # Other records are of copies.
+        if len(name) > 2:
+            continue
         if not name:
             state.seeded = data
         elif len(name) == 1:

@@ -73,7 +73,7 @@ class UpstreamStructures:
 
     def read(self) -> UpstreamSnapshot:
         """All tables that are replicated."""
-        return self._reading(_listed)
+        return self._reading(list_tables)
 
     def read_one(self, name: QualifiedName) -> UpstreamSnapshot:
         """One table, however long it takes to reach the upstream."""
@@ -143,7 +143,7 @@ class UpstreamStructures:
         since = self._position()
         options = {"charset": "utf8mb4", "read_timeout": 60, "max_answer": _MAX_ANSWER}
         with connected(self._url, **options) as connection:
-            _prepare(connection)
+            prepare_to_show(connection)
             wanted = [name for name in names(connection) if self._tables.allows(*name)]
             tables = {name: found for name in wanted if (found := _table(connection, name, self._flavor))}
             rows = query(
@@ -160,7 +160,7 @@ def _charset(name: str) -> str:
     return "utf8mb3" if name == "utf8" else name
 
 
-def _prepare(connection: Connection[Any]) -> None:
+def prepare_to_show(connection: Connection[Any]) -> None:
     """SHOW CREATE TABLE is to say everything, in the quotes that are read here."""
     query(connection, "SET SESSION sql_mode = '', sql_quote_show_create = 1")
     try:
@@ -169,7 +169,7 @@ def _prepare(connection: Connection[Any]) -> None:
         return  # a server without generated invisible primary keys
 
 
-def _listed(connection: Connection[Any]) -> list[QualifiedName]:
+def list_tables(connection: Connection[Any]) -> list[QualifiedName]:
     rows = query(
         connection,
         "SELECT TABLE_SCHEMA, TABLE_NAME FROM information_schema.TABLES"

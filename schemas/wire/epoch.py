@@ -70,6 +70,8 @@ STRUCTURE_RECORD = LogRecord(
 
 #: `log_begins` of a log with everything that was ever written upstream
 ORIGIN = "origin"
+#: `log_begins` of a log that begins with a copy of all tables
+COPY = "copy"
 #: the key of all records of the epochs topic
 EPOCH_KEY = b"epoch"
 #: digests are sums of CRC-32 values modulo this number

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from functools import partial
 
+from producer.copy.copier import Copier
 from producer.decode.decode_rules import DecodeRules
 from producer.kafka.epoch_log import EpochLog
 from producer.kafka.registry import SchemaRegistry
@@ -74,6 +75,7 @@ def producer(config: ProducerConfig, look: ReadOrigins = lambda log_id: ()) -> P
             UpstreamStructures(config.source, info.flavor, tables(info), root, tail, stop),
             lambda log_id: write_owner(root, Owner(config.prefix, log_id)),
             origins,
+            Copier(config.source, tables(info), config.copy),
         )
 
     return Producer(config, epoch_log, origins, purging, mirror, publisher)

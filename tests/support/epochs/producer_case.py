@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from compose.databases import Database
 from producer.epochs.open_epoch import EpochLimits
@@ -78,15 +78,17 @@ _numbers = iter(range(1000))
 
 
 @contextmanager
-def producer_case(upstream: Database, bootstrap: str, folder: Path) -> Iterator[Case]:
-    """Yield a log of its own with epoch 0, on a table ``t``."""
+def producer_case(
+    upstream: Database, bootstrap: str, folder: Path, start: Literal["current", "copy"] = "current"
+) -> Iterator[Case]:
+    """Yield a log of its own: with epoch 0, on a table ``t``; or, to begin with a copy, not yet begun."""
     number = next(_numbers)
     db, prefix = f"pub{number}", f"pub-{os.getpid()}-{number}"
     source = ServerUrl.parse(upstream.url())
     config = ProducerConfig(
         source=source,
         server_id=7000 + number,
-        start="current",
+        start=start,
         relay=RelaySettings(dir=folder / "relay"),
         epoch=SMALL_EPOCHS,
         purge=NO_PURGE,
@@ -97,7 +99,10 @@ def producer_case(upstream: Database, bootstrap: str, folder: Path) -> Iterator[
     )
     upstream.execute(f"DROP DATABASE IF EXISTS {db}", f"CREATE DATABASE {db}")
     made = Case(upstream, config, db)
-    made.sql("CREATE TABLE t (id INT AUTO_INCREMENT PRIMARY KEY, v VARCHAR(200), n INT NOT NULL DEFAULT 0)")
-    made.catch_up()
+    if start == "current":
+        made.sql(
+            "CREATE TABLE t (id INT AUTO_INCREMENT PRIMARY KEY, v VARCHAR(200), n INT NOT NULL DEFAULT 0)"
+        )
+        made.catch_up()
     yield made
     upstream.execute(f"DROP DATABASE {db}")

@@ -18,7 +18,7 @@ def main() -> int:
     # Imported here, since on a busy machine this takes longer than a test waits before it stops the process.
     from producer.epochs.open_epoch import EpochLimits
     from producer.run import ProducerConfig
-    from producer.settings import RelaySettings
+    from producer.settings import CopySettings, RelaySettings
     from relay_store.purge.purge import PurgeRules
     from schemas.access.kafka_security import KafkaSecurity
     from schemas.access.server_url import ServerUrl
@@ -28,6 +28,7 @@ def main() -> int:
     values = json.loads(sys.argv[1])
     values["source"] = ServerUrl.parse(values["source"])
     values["relay"] = RelaySettings(**values["relay"] | {"dir": Path(values["relay"]["dir"])})
+    values["copy"] = CopySettings(**values["copy"])
     values["epoch"] = EpochLimits(**values["epoch"])
     values |= {name: tuple(values[name]) for name in ("include", "exclude")}
     values["purge"] = PurgeRules(**values["purge"])

@@ -1,0 +1,82 @@
+"""The threads that read the upstream for copies."""
+
+from __future__ import annotations
+
+import threading
+
+import structlog
+
+from producer.copy.copies import Copies
+from producer.copy.upstream_reader import NotVisible, UpstreamReader
+from producer.settings import CopySettings
+from producer.upstream.connect import LoginRefused
+from schemas.access.server_url import ServerUrl
+from schemas.errors import TailraceError
+from schemas.tables import TableFilter
+
+log = structlog.get_logger()
+
+_IDLE = 0.5  # seconds
+_RETRY = 1.0
+
+
+class Copier:
+    """Reads what the copies of a log need.
+
+    Args:
+        tables: those that are replicated.
+    """
+
+    def __init__(self, source: ServerUrl, tables: TableFilter, settings: CopySettings) -> None:
+        self._source, self._tables, self._settings = source, tables, settings
+        self._stop = threading.Event()
+        self._threads: list[threading.Thread] = []
+        self.error: BaseException | None = None
+
+    def start(self, copies: Copies) -> None:
+        """Begin to read."""
+        self._threads = [
+            threading.Thread(target=self._run, args=(copies,), name=f"copy-{number}", daemon=True)
+            for number in range(self._settings.connections)
+        ]
+        for thread in self._threads:
+            thread.start()
+
+    def stop(self) -> None:
+        """Stop reading. Returns when all connections are closed."""
+        self._stop.set()
+        for thread in self._threads:
+            thread.join()
+
+    def check(self) -> None:
+        """Raise what stopped a thread."""
+        if self.error is not None:
+            raise self.error
+
+    def _run(self, copies: Copies) -> None:
+        try:
+            self._read(copies)
+        except BaseException as error:
+            self.error = error
+
+    def _read(self, copies: Copies) -> None:
+        reader = UpstreamReader(self._source, self._tables, self._settings)
+        try:
+            while not self._stop.is_set():
+                work = copies.next_work(_IDLE)
+                if work is None:
+                    continue
+                try:
+                    answer = reader.read(work)
+                except NotVisible:
+                    copies.give_up(work)
+                except TailraceError as error:
+                    copies.give_up(work)
+                    if not error.retryable or isinstance(error, LoginRefused):
+                        raise
+                    log.warning("copy_waits_for_upstream", table=".".join(work.name), reason=error.message)
+                    self._stop.wait(_RETRY)
+                else:
+                    copies.hand_in(answer, self._stop)
+        finally:
+            reader.close()

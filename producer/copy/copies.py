@@ -1,0 +1,418 @@
+"""The publisher's side of copies: what is copied, what changed meanwhile, and what goes into the log next.
+
+Readers hand in what they read upstream: which tables there are, a table's definition, a chunk of its rows. Each answer
+names a boundary (everything executed up to there was visible) and a position in the binlog (nothing after it was
+visible). It goes into the log at the first boundary at or after that position. What changed in between is in the log
+already, so its keys are left out of the chunk. Why this is right: docs/decisions/0034.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
+
+from producer.copy.state import PLAN_KEY, Plan, Step, TableCopy, load, topic_key
+from producer.epochs.open_epoch import Records, SealedEpoch, TrackedRecord
+from producer.structures.store import BinlogPosition
+from relay_store.layout.directory import RelayPosition, file_number
+from schemas.ddl.table_definition import TableDefinition
+from schemas.structure import TableStructure
+from schemas.tables import QualifiedName
+from schemas.wire.epoch import EpochCommitted, SchemaChanged
+from schemas.wire.rows import key_prefix
+
+#: makes whole values of rows' `after` bytes, given what each begins with, the number of the epoch, and where it ends
+RowValues = Callable[[list[bytes], bytes, int, RelayPosition], list[bytes]]
+
+
+@dataclass(frozen=True)
+class Boundary:
+    """The end of an epoch.
+
+    Attributes:
+        epoch: its number.
+        executed: GTIDs up to there, as text.
+        position: in the upstream's binlog.
+    """
+
+    epoch: int
+    executed: str
+    position: BinlogPosition
+
+    @classmethod
+    def after(cls, epoch: EpochCommitted) -> Boundary:
+        """The end of an epoch."""
+        position = BinlogPosition(epoch.source_id, file_number(epoch.source_file), epoch.source_pos)
+        return cls(epoch.epoch, epoch.executed_gtids, position)
+
+
+@dataclass(frozen=True)
+class Work:
+    """Something to read.
+
+    Attributes:
+        name: the table; ("", "") to find out which tables there are.
+        run: of the table; another run begins where DDL changes the table.
+        base: what is executed there must be visible to the reader.
+        is_begun: whether rows are to be read; else the table's definition.
+        lower: SQL literals of the key columns: the rows above them are to be read; empty for the first ones.
+    """
+
+    name: QualifiedName
+    run: int
+    base: Boundary
+    is_begun: bool
+    lower: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Answer:
+    """What was read.
+
+    Attributes:
+        work: what was asked.
+        visible: nothing after this position was visible.
+        size: bytes that it takes, about.
+    """
+
+    work: Work
+    visible: BinlogPosition
+    size: int = 0
+
+
+@dataclass(frozen=True, kw_only=True)
+class TablesFound(Answer):
+    """The tables to copy, in the order of their copies."""
+
+    names: tuple[QualifiedName, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class TableFound(Answer):
+    """A table's definition.
+
+    Attributes:
+        ddl: its CREATE TABLE; None if there is no such table.
+        definition: the same, understood.
+        estimate: rows, as the upstream guesses.
+    """
+
+    ddl: SchemaChanged | None
+    definition: TableDefinition | None = None
+    estimate: int = 0
+
+
+@dataclass(frozen=True, kw_only=True)
+class ChunkRead(Answer):
+    """Rows of a table.
+
+    Attributes:
+        structure: of the rows.
+        keys: the Kafka key of each row.
+        after: the Avro bytes of each row.
+        values: makes values of them.
+        upper: SQL literals of the last row's key columns.
+        is_last: whether there are no rows above it.
+    """
+
+    structure: TableStructure
+    keys: list[bytes]
+    after: list[bytes]
+    values: RowValues
+    upper: tuple[str, ...]
+    is_last: bool
+
+
+@dataclass
+class _Table:
+    """A table that is copied.
+
+    Attributes:
+        state: as the log says it.
+        run: answers of another run are of no use.
+        reads_after: the epoch of the boundary of what is being read; None while nothing is.
+        lower: of what is to be read next.
+        all_read: whether nothing is to be read until what was handed in is in the log.
+        changed_at: the last epoch in which rows were cut short by missing columns.
+    """
+
+    state: TableCopy
+    run: int = 0
+    reads_after: int | None = None
+    lower: tuple[str, ...] = ()
+    all_read: bool = False
+    changed_at: int = -1
+
+    def begins_anew(self) -> None:
+        """What was read is of no use; read again from where the log is."""
+        self.run += 1
+        self.lower, self.all_read, self.reads_after = self.state.upper, False, None
+
+
+_ALL: QualifiedName = ("", "")
+
+
+class Copies:
+    """The copies of one log. Readers call ``next_work``, ``hand_in`` and ``give_up``; the publisher the others.
+
+    Args:
+        stored: the records of the tracked topic.
+        last: the end of the last epoch.
+        most: bytes that may wait to be written into the log.
+    """
+
+    def __init__(self, stored: Mapping[bytes, bytes], last: Boundary, most: int = 64 << 20) -> None:
+        self._plan, tables = load(stored)
+        self._tables = {name: _Table(state, lower=state.upper) for name, state in tables.items()}
+        self._plan_table = _Table(TableCopy(""))
+        self._boundary, self._most = last, most
+        self._waiting: deque[Answer] = deque()
+        self._size = 0
+        self._lock = threading.Condition()
+        # The keys that changed of tables whose rows are read, by epoch.
+        self._changed: deque[tuple[int, set[bytes]]] = deque()
+        self._open: set[bytes] = set()
+        self._prefixes: tuple[bytes, ...] = ()
+        self._incomplete = self._left_out = frozenset[QualifiedName]()
+        self._settle()
+
+    # -- for readers -----------------------------------------------------------------------------
+
+    def next_work(self, seconds: float) -> Work | None:
+        """Something to read that nobody reads; None if there is nothing for so long."""
+        with self._lock:
+            found = self._next_work()
+            if found is None:
+                self._lock.wait(seconds)
+                found = self._next_work()
+            return found
+
+    def hand_in(self, answer: Answer, stop: threading.Event) -> None:
+        """Let the publisher have what was read; waits for room."""
+        with self._lock:
+            while self._waiting and self._size + answer.size > self._most and not stop.is_set():
+                if not self._is_of_use(answer.work):
+                    return
+                self._lock.wait(0.1)
+            if not self._is_of_use(answer.work):
+                return
+            table = self._table(answer.work.name)
+            table.reads_after = None
+            if isinstance(answer, ChunkRead):
+                table.lower, table.all_read = answer.upper, answer.is_last
+            else:
+                table.all_read = True
+            self._waiting.append(answer)
+            self._size += answer.size
+            self._lock.notify_all()
+
+    def give_up(self, work: Work) -> None:
+        """It could not be read just now."""
+        with self._lock:
+            if self._is_of_use(work):
+                self._table(work.name).reads_after = None
+
+    def _next_work(self) -> Work | None:
+        if self._plan is not None:
+            table = self._plan_table
+            if table.reads_after is None and not table.all_read:
+                table.reads_after = self._boundary.epoch
+                return Work(_ALL, table.run, self._boundary, is_begun=False)
+            return None
+        for name, table in self._tables.items():
+            state = table.state
+            if state.step is not Step.DONE and table.reads_after is None and not table.all_read:
+                table.reads_after = self._boundary.epoch
+                return Work(name, table.run, self._boundary, state.step is Step.RUNNING, table.lower)
+        return None
+
+    def _table(self, name: QualifiedName) -> _Table:
+        return self._plan_table if name == _ALL else self._tables[name]
+
+    def _is_of_use(self, work: Work) -> bool:
+        table = self._plan_table if work.name == _ALL else self._tables.get(work.name)
+        return table is not None and table.run == work.run
+
+    # -- what the publisher meets ----------------------------------------------------------------
+
+    @property
+    def plan(self) -> Plan | None:
+        """What is to be copied, as long as the log does not have the list of tables."""
+        return self._plan
+
+    @property
+    def tables(self) -> dict[QualifiedName, TableCopy]:
+        """The state of each table."""
+        with self._lock:
+            return {name: table.state for name, table in self._tables.items()}
+
+    @property
+    def are_running(self) -> bool:
+        """Whether something is left to copy."""
+        if self._plan is not None:
+            return True
+        return any(table.state.step is not Step.DONE for table in self._tables.values())
+
+    @property
+    def incomplete(self) -> frozenset[QualifiedName]:
+        """The tables of which rows may be missing downstream."""
+        return self._incomplete
+
+    def note(self, records: Records) -> None:
+        """Rows of an epoch are about to be written."""
+        if self._prefixes:
+            prefixes = self._prefixes
+            self._open.update([key for key in records.keys if key.startswith(prefixes)])
+
+    def is_left_out(self, db: str, table: str) -> bool:
+        """Whether a table's changes are left out of the log, which has nothing of the table yet: its copy will."""
+        if self._plan is not None and not self._plan.again:
+            return True
+        return (db, table) in self._left_out
+
+    def ended(self, epoch: SealedEpoch) -> SealedEpoch:
+        """An epoch of changes ended, all rows of which were noted. Returns it with what changes of the copies."""
+        with self._lock:
+            record = epoch.record
+            for name in epoch.lacking:
+                if name in self._tables:
+                    self._tables[name].changed_at = record.epoch
+            statements = [*epoch.left_out, *([record.ddl] if record.ddl is not None else [])]
+            tracked = dict(one for ddl in statements for one in self._meet(ddl))
+            self._pass(record)
+            return replace(epoch, tracked=(*epoch.tracked, *tracked.items())) if tracked else epoch
+
+    def _meet(self, ddl: SchemaChanged) -> list[TrackedRecord]:
+        """DDL: what was read before it is of no use, and the copies of its tables begin again under their new names."""
+        if self._plan is not None:
+            self._plan_table.begins_anew()
+        names = {(t.db, t.table) for t in ddl.tables}
+        names |= {(t.renamed_to_db or t.db, t.renamed_to) for t in ddl.tables if t.renamed_to}
+        if ddl.kind == "DROP DATABASE":
+            names |= {name for name in self._tables if name[0] == ddl.default_db}
+        met = [
+            name for name in names if name in self._tables and self._tables[name].state.step is not Step.DONE
+        ]
+        if not met:
+            return []
+        if ddl.kind == "TRUNCATE":
+            for name in met:
+                self._tables[name].begins_anew()
+            return []
+        states = [self._tables[name].state for name in met]
+        again, incomplete = any(s.again for s in states), any(s.incomplete for s in states)
+        records: list[TrackedRecord] = []
+        for name in sorted(names):
+            old = self._tables.get(name)
+            state = TableCopy(states[0].copy, again=again or incomplete, incomplete=incomplete)
+            self._tables[name] = _Table(state, run=old.run + 1 if old else 0)
+            records.append((topic_key(name), state.encode()))
+        self._settle()
+        return records
+
+    def _pass(self, epoch: EpochCommitted) -> None:
+        """Behind an epoch."""
+        if self._open:
+            self._changed.append((epoch.epoch, self._open))
+            self._open = set()
+        if epoch.source_id != self._boundary.position.server:
+            for answer in self._waiting:
+                if answer.visible.server != epoch.source_id:
+                    self._table(answer.work.name).begins_anew()
+        self._boundary = Boundary.after(epoch)
+        needed = [answer.work.base.epoch for answer in self._waiting]
+        needed += [table.reads_after for table in self._tables.values() if table.reads_after is not None]
+        oldest = min(needed, default=self._boundary.epoch)
+        while self._changed and self._changed[0][0] <= oldest:
+            self._changed.popleft()
+        self._lock.notify_all()
+
+    def _settle(self) -> None:
+        """The states of tables have changed."""
+        tables = self._tables.items()
+        self._incomplete = frozenset(name for name, table in tables if table.state.incomplete)
+        self._left_out = frozenset(name for name, table in tables if table.state.is_left_out)
+        running = [name for name, table in tables if table.state.step is Step.RUNNING]
+        self._prefixes = tuple(key_prefix(TableStructure(*name, ())) for name in running)
+
+    # -- into the log ----------------------------------------------------------------------------
+
+    def is_due(self, here: BinlogPosition) -> bool:
+        """Whether something may go into the log at a boundary here."""
+        if not self._waiting:
+            return False
+        with self._lock:
+            return any(here.reached(answer.visible) for answer in self._waiting)
+
+    def take_due(self, here: BinlogPosition) -> Iterator[Answer]:
+        """Take what goes into the log at this boundary, in the order in which it was read."""
+        with self._lock:
+            waiting = list(self._waiting)
+        waits: set[QualifiedName] = set()
+        for answer in waiting:
+            name = answer.work.name
+            if name in waits:
+                continue
+            if self._is_of_use(answer.work) and not here.reached(answer.visible):
+                waits.add(name)
+                continue
+            with self._lock:
+                self._waiting.remove(answer)
+                self._size -= answer.size
+                self._lock.notify_all()
+            if not self._is_of_use(answer.work):
+                continue
+            if self._table(name).changed_at > answer.work.base.epoch:
+                self._table(name).begins_anew()
+                continue
+            yield answer
+
+    def changed_since(self, base: Boundary) -> set[bytes]:
+        """The keys that changed after a boundary, of tables whose rows are read."""
+        return set().union(*(keys for epoch, keys in self._changed if epoch > base.epoch))
+
+    def planned(self, found: TablesFound) -> tuple[TrackedRecord, ...]:
+        """The list of tables goes into the log. Returns the records that change."""
+        plan = self._plan
+        assert plan is not None
+        records: list[TrackedRecord] = [(PLAN_KEY, None)]
+        with self._lock:
+            self._plan = None
+            self._plan_table.begins_anew()
+            for name in found.names:
+                old = self._tables.get(name)
+                incomplete = old is not None and old.state.incomplete
+                again = plan.again or incomplete
+                state = TableCopy(plan.copy, again=again, incomplete=incomplete)
+                self._tables[name] = _Table(state, run=old.run + 1 if old else 0)
+                records.append((topic_key(name), state.encode()))
+            self._settle()
+        return tuple(records)
+
+    def advanced(self, name: QualifiedName, state: TableCopy) -> tuple[TrackedRecord, ...]:
+        """A table's copy goes on in the log. Returns the record that changes."""
+        with self._lock:
+            table = self._tables[name]
+            if state.step is not table.state.step:
+                table.all_read, table.lower = False, state.upper
+            table.state = state
+            self._settle()
+        return ((topic_key(name), state.encode()),)
+
+    def forgotten(self, name: QualifiedName) -> tuple[TrackedRecord, ...]:
+        """There is no such table any more. Returns the record that changes."""
+        with self._lock:
+            del self._tables[name]
+            self._settle()
+        return ((topic_key(name), None),)
+
+    def state(self, name: QualifiedName) -> TableCopy:
+        """A table's state in the log."""
+        return self._tables[name].state
+
+    def written(self, epoch: EpochCommitted) -> None:
+        """An epoch of a copy ended."""
+        with self._lock:
+            self._pass(epoch)

@@ -1,0 +1,77 @@
+"""Copies as epochs: a table's begin, its rows, its end."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import replace
+from functools import partial
+
+from producer.copy.copies import Answer, ChunkRead, Copies, TableFound, TablesFound
+from producer.copy.state import Step
+from producer.decode.epoch_stream import EpochStream
+from producer.decode.event_decoder import CopiedRows
+from producer.epochs.open_epoch import SealedEpoch
+from schemas.ddl.table_definition import TableDefinition
+from schemas.tables import QualifiedName
+from schemas.wire.epoch import CopyStep, SchemaChanged
+
+
+def copy_epochs(copies: Copies, stream: EpochStream) -> Iterator[SealedEpoch]:
+    """What of copies goes into the log where the last epoch ended; nothing is in the open one."""
+    for answer in copies.take_due(stream.binlog_position):
+        for epoch in _epochs(answer, copies, stream):
+            copies.written(epoch.record)
+            yield epoch
+
+
+def _epochs(answer: Answer, copies: Copies, stream: EpochStream) -> Iterator[SealedEpoch]:
+    match answer:
+        case TablesFound():
+            yield stream.insert(tracked=copies.planned(answer))
+        case TableFound(ddl=ddl, definition=definition) if ddl is not None and definition is not None:
+            yield _begin(answer, (ddl, definition), copies, stream)
+        case TableFound():
+            yield stream.insert(tracked=copies.forgotten(answer.work.name))
+        case ChunkRead():
+            rows = _without(answer, copies)
+            if rows.keys:
+                yield _rows(answer, rows, copies, stream)
+            if answer.is_last:
+                yield _end(answer.work.name, copies, stream)
+
+
+def _begin(
+    found: TableFound, define: tuple[SchemaChanged, TableDefinition], copies: Copies, stream: EpochStream
+) -> SealedEpoch:
+    name, old = found.work.name, copies.state(found.work.name)
+    state = replace(old, step=Step.RUNNING, incomplete=True, upper=(), rows=0, estimate=found.estimate)
+    step = CopyStep(old.copy, *name, "begin", old.again, None, None, found.estimate)
+    return stream.insert(step, copies.advanced(name, state), define)
+
+
+def _rows(chunk: ChunkRead, rows: CopiedRows, copies: Copies, stream: EpochStream) -> SealedEpoch:
+    name, old = chunk.work.name, copies.state(chunk.work.name)
+    state = replace(old, upper=chunk.upper, rows=old.rows + len(rows.keys))
+    step = CopyStep(old.copy, *name, "rows", old.again, _bound(chunk.work.lower), _bound(chunk.upper), 0)
+    return stream.insert(step, copies.advanced(name, state), rows=rows)
+
+
+def _end(name: QualifiedName, copies: Copies, stream: EpochStream) -> SealedEpoch:
+    old = copies.state(name)
+    step = CopyStep(old.copy, *name, "end", old.again, None, None, 0)
+    return stream.insert(step, copies.advanced(name, replace(old, step=Step.DONE, incomplete=False)))
+
+
+def _without(chunk: ChunkRead, copies: Copies) -> CopiedRows:
+    """The chunk's rows but for those that changed since they were read."""
+    keys, after = chunk.keys, chunk.after
+    changed = copies.changed_since(chunk.work.base)
+    if not changed.isdisjoint(keys):
+        kept = [(key, row) for key, row in zip(keys, after, strict=True) if key not in changed]
+        keys, after = [key for key, _ in kept], [row for _, row in kept]
+    return CopiedRows(chunk.structure, keys, partial(chunk.values, after))
+
+
+def _bound(literals: tuple[str, ...]) -> str | None:
+    return json.dumps(literals, ensure_ascii=False) if literals else None

@@ -1,0 +1,123 @@
+"""What the log says of copies: a record of each table that is copied, in ``<prefix>.tracked``."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from enum import Enum
+from typing import Any
+
+from schemas.tables import QualifiedName
+
+
+class Step(Enum):
+    """How far the copy of a table is."""
+
+    #: its begin is not in the log yet
+    WAITING = "waiting"
+    #: between begin and end: rows of it may be missing downstream
+    RUNNING = "running"
+    DONE = "done"
+
+
+@dataclass(frozen=True)
+class TableCopy:
+    """The copy of one table.
+
+    Attributes:
+        copy: UUID of the copy that it belongs to.
+        step: how far it is.
+        again: whether the table may have rows downstream, which its begin then removes.
+        incomplete: whether rows may be missing downstream, also while it waits for another begin.
+        upper: SQL literals of the key columns of the last row that was copied; empty before the first.
+        rows: copied so far.
+        estimate: the upstream's estimate of all rows.
+    """
+
+    copy: str
+    step: Step = Step.WAITING
+    again: bool = False
+    incomplete: bool = False
+    upper: tuple[str, ...] = ()
+    rows: int = 0
+    estimate: int = 0
+
+    @property
+    def is_left_out(self) -> bool:
+        """Whether the log has nothing of the table yet, so that its changes are left out."""
+        return self.step is Step.WAITING and not self.again
+
+    def encode(self) -> bytes:
+        """Its record."""
+        return json.dumps(asdict(self) | {"step": self.step.value}, ensure_ascii=False).encode()
+
+    @classmethod
+    def decode(cls, record: bytes) -> TableCopy:
+        """The inverse of ``encode``. Raises ValueError, LookupError, TypeError for what is none."""
+        data: dict[str, Any] = json.loads(record)
+        found = cls(**data | {"step": Step(data["step"]), "upper": tuple(data["upper"])})
+        texts, flags = (found.copy, *found.upper), (found.again, found.incomplete)
+        numbers = (found.rows, found.estimate)
+        if not all(isinstance(text, str) for text in texts) or not all(type(n) is int for n in numbers):
+            raise ValueError("a field of a table's copy has another type")
+        if not all(type(flag) is bool for flag in flags):
+            raise ValueError("a field of a table's copy has another type")
+        return found
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What is to be copied, of which the list is not in the log yet.
+
+    Attributes:
+        copy: UUID of the copy.
+        tables: patterns such as ``shop.*``, in the form of ``[tables] include``.
+        again: whether the tables may have rows downstream, which their copies then remove; else the log has nothing of
+            them yet.
+    """
+
+    copy: str
+    tables: tuple[str, ...] = ()
+    again: bool = False
+
+    def encode(self) -> bytes:
+        """Its record."""
+        return json.dumps(asdict(self), ensure_ascii=False).encode()
+
+    @classmethod
+    def decode(cls, record: bytes) -> Plan:
+        """The inverse of ``encode``. Raises ValueError, LookupError, TypeError for what is none."""
+        data = json.loads(record)
+        return cls(str(data["copy"]), tuple(map(str, data["tables"])), bool(data["again"]))
+
+
+_COPY = "copy"
+PLAN_KEY = b'["copy","",""]'
+
+
+def topic_key(name: QualifiedName) -> bytes:
+    """The key of a table's record in the tracked topic."""
+    return json.dumps([_COPY, *name], ensure_ascii=False, separators=(",", ":")).encode()
+
+
+def check_record(key: bytes, record: bytes) -> bool:
+    """Whether a record of the tracked topic is one of a copy. Raises as ``TableCopy.decode`` for an invalid one."""
+    name = json.loads(key)
+    if not isinstance(name, list) or len(name) != 3:
+        return False
+    if name[0] != _COPY or not all(isinstance(part, str) for part in name):
+        raise ValueError(f"its key is {key[:100]!r}")
+    (Plan if key == PLAN_KEY else TableCopy).decode(record)
+    return True
+
+
+def load(stored: Mapping[bytes, bytes]) -> tuple[Plan | None, dict[QualifiedName, TableCopy]]:
+    """The plan and the tables in the records of the tracked topic."""
+    plan, tables = None, {}
+    for key, record in stored.items():
+        if key == PLAN_KEY:
+            plan = Plan.decode(record)
+        elif len(name := json.loads(key)) == 3:
+            tables[name[1], name[2]] = TableCopy.decode(record)
+    return plan, tables

@@ -1,0 +1,324 @@
+"""Reads the upstream for copies: which tables there are, their definitions, and chunks of their rows.
+
+What is read shows everything that was executed up to a given boundary, and nothing after a position that is noted
+afterwards. MySQL is made to wait for the boundary's GTIDs; their changes are visible then. MariaDB states a snapshot's
+position exactly, and it must not be before the boundary's.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import partial
+from typing import Any, NamedTuple
+
+import pymysql
+from pymysql.connections import Connection
+
+from producer.copy.bounds import bound_of, chunk_query
+from producer.copy.copies import Answer, Boundary, ChunkRead, TableFound, TablesFound, Work
+from producer.copy.row_encoder import CopySource, RowEncoder, copied_values, session_setup
+from producer.copy.row_packets import RowPackets
+from producer.settings import CopySettings
+from producer.structures.forms import predicted
+from producer.structures.interpret import Unresolved
+from producer.structures.store import BinlogPosition
+from producer.upstream.connect import UpstreamInfo, connect, describe, query, upstream_errors, variable
+from producer.upstream.structures import list_tables, prepare_to_show, shown_table
+from relay_store.layout.directory import RelayPosition, file_number
+from schemas.access.server_url import ServerUrl
+from schemas.ddl.table_definition import TableDefinition
+from schemas.errors import TailraceError, UpstreamError, Where
+from schemas.names import binlog_file
+from schemas.quote import quoted
+from schemas.structure import TableStructure
+from schemas.tables import QualifiedName, TableFilter
+from schemas.wire.epoch import SchemaChanged, TableChanged
+
+_WAIT = 5.0  # seconds in which a server has to show what it has sent
+_PAUSE = 0.005
+_FACTS = (
+    "SELECT TABLE_TYPE, ENGINE, TABLE_ROWS, AVG_ROW_LENGTH FROM information_schema.TABLES"
+    " WHERE TABLE_SCHEMA = %s AND TABLE_NAME = %s"
+)
+_CASCADES = (
+    "SELECT 1 FROM information_schema.REFERENTIAL_CONSTRAINTS WHERE CONSTRAINT_SCHEMA = %s AND TABLE_NAME = %s"
+    " AND (UPDATE_RULE NOT IN ('RESTRICT', 'NO ACTION') OR DELETE_RULE NOT IN ('RESTRICT', 'NO ACTION')) LIMIT 1"
+)
+# Bytes of a chunk: its number of rows is chosen for the first, and it ends early at the second.
+_CHUNK, _MOST_BYTES = 8 << 20, 32 << 20
+_NO_SUCH_TABLE = 1146
+_UTF8MB4 = 45  # the id of one of its collations
+
+
+class NotVisible(Exception):
+    """The server does not show yet what it has sent to the mirror."""
+
+
+class _Table(NamedTuple):
+    """How a table's rows are read."""
+
+    run: int
+    structure: TableStructure
+    is_versioned: bool
+    encoder: RowEncoder
+    bound: Callable[[bytes], tuple[str, ...]]
+    row_size: int
+
+
+class UpstreamReader:
+    """One connection to the upstream, for one thread.
+
+    Args:
+        tables: those that are replicated.
+    """
+
+    def __init__(self, url: ServerUrl, tables: TableFilter, settings: CopySettings) -> None:
+        self._url, self._tables, self._settings = url, tables, settings
+        self._open: Connection[Any] | None = None
+        self._info: UpstreamInfo | None = None
+        self._known: dict[QualifiedName, _Table] = {}
+
+    def read(self, work: Work) -> Answer:
+        """Read what is asked for.
+
+        Raises:
+            NotVisible: it cannot be read yet.
+            UpstreamError: the upstream cannot be reached, or refuses; or TR212, the table cannot be copied.
+        """
+        try:
+            with upstream_errors(self._url):
+                connection, info = self._connected()
+                with self._visible(connection, info, work.base) as snapshot:
+                    found = self._read(connection, info, work)
+                    # A chunk that became too large has closed the connection.
+                    visible = snapshot or _position(*self._connected())
+            if visible.server != info.server_uuid:
+                raise NotVisible
+            return found(visible)
+        except TailraceError:
+            self.close()
+            raise
+
+    def close(self) -> None:
+        """Close the connection."""
+        if self._open is not None:
+            self._open.close()
+            self._open = None
+
+    def _connected(self) -> tuple[Connection[Any], UpstreamInfo]:
+        if self._open is None or self._info is None:
+            self._info = describe(self._url)
+            _check(self._url, self._info)
+            self._open = connect(self._url, charset="utf8mb4")
+            for statement in session_setup(self._info.flavor):
+                query(self._open, statement)
+        return self._open, self._info
+
+    @contextmanager
+    def _visible(
+        self, connection: Connection[Any], info: UpstreamInfo, base: Boundary
+    ) -> Iterator[BinlogPosition | None]:
+        """What is read inside shows all that was executed at a boundary; yields the snapshot's position, if known."""
+        if info.flavor == "mysql":
+            if base.executed:
+                late = query(connection, "SELECT WAIT_FOR_EXECUTED_GTID_SET(%s, %s)", (base.executed, _WAIT))
+                if late[0][0] != 0:
+                    raise NotVisible
+            yield None
+            return
+        deadline = time.monotonic() + _WAIT
+        while True:
+            query(connection, "START TRANSACTION WITH CONSISTENT SNAPSHOT")
+            status = dict(query(connection, "SHOW STATUS LIKE 'binlog_snapshot_%'"))
+            file, _ = binlog_file(str(status["Binlog_snapshot_file"]))
+            position = BinlogPosition(
+                info.server_uuid, file_number(file), int(status["Binlog_snapshot_position"])
+            )
+            if position.reached(base.position):
+                break
+            connection.rollback()
+            if time.monotonic() > deadline:
+                raise NotVisible
+            time.sleep(_PAUSE)
+        yield position
+        if connection is self._open:
+            connection.rollback()
+
+    def _read(
+        self, connection: Connection[Any], info: UpstreamInfo, work: Work
+    ) -> Callable[[BinlogPosition], Answer]:
+        if work.name == ("", ""):
+            names = self._listed(connection)
+            return lambda visible: TablesFound(work=work, visible=visible, names=names)
+        if not work.is_begun:
+            return self._definition(connection, info, work)
+        return self._chunk(connection, info, work)
+
+    def _listed(self, connection: Connection[Any]) -> tuple[QualifiedName, ...]:
+        return tuple(sorted(name for name in list_tables(connection) if self._tables.allows(*name)))
+
+    def _definition(
+        self, connection: Connection[Any], info: UpstreamInfo, work: Work
+    ) -> Callable[[BinlogPosition], Answer]:
+        statement = _shown(connection, info, work.name)
+        if statement is None:
+            return lambda visible: TableFound(work=work, visible=visible, ddl=None)
+        table = self._understood(statement, info, work)
+        kind, engine, rows, _ = query(connection, _FACTS, work.name)[0]
+        if kind == "SEQUENCE":
+            raise _cannot(work.name, "it is a sequence")
+        if engine != "InnoDB":
+            raise _cannot(work.name, f"{engine} shows no snapshot of its rows")
+        if query(connection, _CASCADES, work.name) and not _logs_cascades(connection):
+            raise _cannot(work.name, "its foreign keys change its rows, and this server does not log that")
+        ddl = _created(statement, work.name, info)
+        return lambda visible: TableFound(
+            work=work, visible=visible, ddl=ddl, definition=table, estimate=int(rows or 0)
+        )
+
+    def _understood(self, statement: str, info: UpstreamInfo, work: Work) -> TableDefinition:
+        table = shown_table(statement, work.name[0], info.flavor)
+        if isinstance(table, Unresolved):
+            raise _cannot(work.name, table.reason)
+        return table
+
+    def _chunk(
+        self, connection: Connection[Any], info: UpstreamInfo, work: Work
+    ) -> Callable[[BinlogPosition], Answer]:
+        table = self._known.get(work.name)
+        if table is None or table.run != work.run:
+            table = self._known[work.name] = self._table(connection, info, work)
+        limit = max(1, min(self._settings.chunk_rows, _CHUNK // max(1, table.row_size)))
+        sql = chunk_query(
+            table.structure, table.encoder.expressions, work.lower, limit, is_versioned=table.is_versioned
+        )
+        rows = RowPackets.select(connection, table.encoder, sql)
+        keys: list[bytes] = []
+        after: list[bytes] = []
+        is_whole, counted, size = False, 0, 0
+        while not is_whole and size < _MOST_BYTES:
+            is_whole = not rows.read(keys.append, after.append)
+            size += sum(map(len, after[counted:]))
+            counted = len(after)
+        if not is_whole:
+            self.close()
+        self._known[work.name] = table._replace(
+            row_size=max(1, size // counted) if counted else table.row_size
+        )
+        upper = table.bound(keys[-1]) if keys else work.lower
+        values = partial(_values, work.name, info.server_id, time.time_ns() // 1_000_000)
+        is_last = is_whole and counted < limit
+        return lambda visible: ChunkRead(
+            work=work,
+            visible=visible,
+            size=size,
+            structure=table.structure,
+            keys=keys,
+            after=after,
+            values=values,
+            upper=upper,
+            is_last=is_last,
+        )
+
+    def _table(self, connection: Connection[Any], info: UpstreamInfo, work: Work) -> _Table:
+        statement = _shown(connection, info, work.name)
+        if statement is None:
+            raise NotVisible  # it was dropped just now: another run begins
+        definition = self._understood(statement, info, work)
+        structure = predicted(*work.name, definition, info.flavor)
+        if structure is None:
+            raise _cannot(work.name, "its definition does not say for sure how the binlog shows its rows")
+        if not structure.key:
+            raise _cannot(work.name, "it has no primary key, nor a unique key of NOT NULL columns")
+        row_size = query(connection, _FACTS, work.name)[0][3]
+        encoder, bound = RowEncoder(structure), bound_of(structure)
+        return _Table(work.run, structure, definition.versioned, encoder, bound, int(row_size or 100))
+
+
+def _values(
+    name: QualifiedName,
+    server_id: int,
+    read_ms: int,
+    after: list[bytes],
+    header: bytes,
+    epoch: int,
+    end: RelayPosition,
+) -> list[bytes]:
+    """The values of a chunk's rows in an epoch that ends at a place."""
+    return copied_values(
+        after, header, epoch, 0, CopySource(*name, server_id, *end.upstream, read_ms, read_ms)
+    )
+
+
+def _logs_cascades(connection: Connection[Any]) -> bool:
+    """Whether rows that foreign keys change are in the binlog: MySQL's, since 9.6."""
+    return variable(connection, "innodb_native_foreign_keys") == "OFF"
+
+
+def _check(url: ServerUrl, info: UpstreamInfo) -> None:
+    """Whether tables can be copied from a server. Raises UpstreamError TR212."""
+    if not info.has_gtids:
+        raise UpstreamError(
+            "TR212",
+            f"{url} writes no GTIDs, without which it does not tell what a SELECT shows",
+            hint="set gtid_mode = ON upstream, which can be done while it runs",
+        )
+    if info.row_image not in ("FULL", "FULL_NODUP"):
+        raise UpstreamError(
+            "TR212",
+            f"{url} has binlog_row_image = {info.row_image}, and changes of rows to be copied need all columns",
+            hint="SET GLOBAL binlog_row_image = FULL upstream, and reconnect its clients",
+        )
+
+
+def _shown(connection: Connection[Any], info: UpstreamInfo, name: QualifiedName) -> str | None:
+    """A table's SHOW CREATE TABLE; None if there is none."""
+    prepare_to_show(connection)
+    try:
+        row = query(connection, f"SHOW CREATE TABLE {quoted(*name)}")[0]
+    except pymysql.err.ProgrammingError as error:
+        if error.args[0] == _NO_SUCH_TABLE:
+            return None
+        raise
+    finally:
+        for statement in session_setup(info.flavor):
+            query(connection, statement)
+    return str(row[1]) if str(row[1]).startswith("CREATE TABLE") else None
+
+
+def _created(statement: str, name: QualifiedName, info: UpstreamInfo) -> SchemaChanged:
+    """The record of a CREATE TABLE as the upstream shows it."""
+    return SchemaChanged(
+        statement=statement,
+        default_db=name[0],
+        kind="CREATE TABLE",
+        tables=(TableChanged(*name),),
+        source_flavor=info.flavor,
+        timestamp=int(time.time()),
+        sql_mode=0,
+        charset_client=_UTF8MB4,
+        collation_connection=_UTF8MB4,
+        collation_server=_UTF8MB4,
+        explicit_defaults_for_timestamp=True,
+        foreign_key_checks=False,
+        unique_checks=False,
+    )
+
+
+def _position(connection: Connection[Any], info: UpstreamInfo) -> BinlogPosition:
+    try:
+        row = query(connection, "SHOW BINARY LOG STATUS")[0]
+    except pymysql.err.ProgrammingError:  # before 8.2 it had the old name only
+        row = query(connection, "SHOW MASTER STATUS")[0]
+    return BinlogPosition(info.server_uuid, file_number(binlog_file(str(row[0]))[0]), int(row[1]))
+
+
+def _cannot(name: QualifiedName, why: str) -> UpstreamError:
+    return UpstreamError(
+        "TR212",
+        f"the table cannot be copied: {why}",
+        where=Where(table=".".join(name)),
+        hint="exclude it from the copy, and bring it to the downstream by hand",
+    )

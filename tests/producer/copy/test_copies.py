@@ -1,0 +1,261 @@
+"""Copies against a model: whatever the order of changes, reads and epochs, the log leads to the upstream's rows."""
+
+from __future__ import annotations
+
+import threading
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from producer.copy.copies import Answer, Boundary, ChunkRead, Copies, TableFound, TablesFound, Work
+from producer.copy.epochs import copy_epochs
+from producer.copy.state import PLAN_KEY, Plan, Step
+from producer.decode.event_decoder import CopiedRows
+from producer.epochs.open_epoch import OpenEpoch, Records, SealedEpoch, TrackedRecord, seal
+from producer.structures.store import BinlogPosition
+from relay_store.layout.directory import RelayPosition
+from schemas.ddl.table_definition import ColumnDefinition, TableDefinition
+from schemas.structure import TableStructure
+from schemas.wire.epoch import CopyStep, SchemaChanged, TableChanged
+from schemas.wire.rows import key_prefix
+
+NAME = ("shop", "t")
+STRUCTURE = TableStructure(*NAME, (), ())
+PREFIX = key_prefix(STRUCTURE)
+SERVER = "3e11fa47-71ca-11e1-9e33-c80aa9429562"
+DDL = SchemaChanged("ALTER TABLE t FORCE", "shop", "ALTER TABLE", (TableChanged(*NAME),), "mysql", 0)
+TABLE = TableDefinition((ColumnDefinition("id", "int"),))
+
+Rows = dict[int, int]
+#: a key and its value, None if it is deleted; or DDL
+Change = tuple[int, int | None] | None
+
+
+def key(number: int) -> bytes:
+    return PREFIX + b"%03d" % number
+
+
+@dataclass
+class Upstream:
+    """A table, and its binlog: position n is behind the nth change."""
+
+    states: list[Rows] = field(default_factory=lambda: [{}])
+    binlog: list[Change] = field(default_factory=list)
+
+    def commit(self, change: Change) -> None:
+        rows = dict(self.states[-1])
+        if change is not None:
+            number, value = change
+            rows.pop(number, None)
+            if value is not None:
+                rows[number] = value
+        self.states.append(rows)
+        self.binlog.append(change)
+
+    def at(self, position: int) -> BinlogPosition:
+        return BinlogPosition(SERVER, 1, position)
+
+
+@dataclass
+class Downstream:
+    """What the epochs lead to."""
+
+    rows: Rows = field(default_factory=dict)
+    incomplete: bool = False
+
+    def apply(self, step: CopyStep | None, rows: Rows, changes: list[Change]) -> None:
+        if step is not None and step.step == "begin":
+            assert step.again or not self.rows
+            self.rows, self.incomplete = {}, True
+        for number, value in rows.items():
+            # A row that is there already was changed before its chunk was read.
+            assert self.rows.get(number, value) == value
+            self.rows[number] = value
+        for change in changes:
+            if change is not None:
+                self.rows.pop(change[0], None)
+                if change[1] is not None:
+                    self.rows[change[0]] = change[1]
+        if step is not None and step.step == "end":
+            self.incomplete = False
+
+
+class Log:
+    """A publisher whose epochs are applied at once."""
+
+    def __init__(self, upstream: Upstream) -> None:
+        self.upstream, self.downstream = upstream, Downstream()
+        self.position, self.number = 0, 1
+        self.tracked: dict[bytes, bytes] = {PLAN_KEY: Plan("one").encode()}
+        self.copies = self.restarted()
+
+    def restarted(self) -> Copies:
+        self.copies = Copies(self.tracked, Boundary(self.number - 1, "", self.binlog_position))
+        return self.copies
+
+    @property
+    def binlog_position(self) -> BinlogPosition:
+        return self.upstream.at(self.position)
+
+    def publish(self, count: int) -> None:
+        changes = self.upstream.binlog[self.position : self.position + count]
+        if None in changes:  # DDL is an epoch of its own
+            changes = changes[: max(1, changes.index(None))]
+        epoch = OpenEpoch(self.number, 0.0)
+        self.position += len(changes)
+        if self.copies.is_left_out(*NAME):
+            epoch.left_out = [DDL] if None in changes else []
+            changes = []
+        elif None in changes:
+            epoch.ddl = DDL
+        records = Records(keys=[key(change[0]) for change in changes if change], values=[])
+        self.copies.note(records)
+        sealed = self.copies.ended(self._sealed(epoch))
+        self._take(sealed.tracked)
+        self.downstream.apply(None, {}, changes)
+        self.check()
+        self.write_copies()
+
+    def write_copies(self) -> None:
+        for sealed in copy_epochs(self.copies, self):  # type: ignore[arg-type]
+            self._take(sealed.tracked)
+
+    def insert(
+        self,
+        copy: CopyStep | None = None,
+        tracked: tuple[TrackedRecord, ...] = (),
+        define: Any = None,
+        rows: CopiedRows | None = None,
+    ) -> SealedEpoch:
+        copied: Any = rows.values(b"", 0, RelayPosition("", "", 0)) if rows else []
+        self.downstream.apply(copy, dict(copied), [])
+        self.check()
+        return replace(self._sealed(OpenEpoch(self.number, 0.0)), tracked=tracked)
+
+    def _sealed(self, epoch: OpenEpoch) -> SealedEpoch:
+        self.number += 1
+        return seal(epoch, RelayPosition(f"{SERVER}.000001", "binlog.000001", self.position), "")
+
+    def _take(self, tracked: tuple[TrackedRecord, ...]) -> None:
+        for name, record in tracked:
+            self.tracked.pop(name, None)
+            if record is not None:
+                self.tracked[name] = record
+
+    def check(self) -> None:
+        """Each row that is there is as it is upstream at this position; if the table is whole, each is there."""
+        expected = self.upstream.states[self.position]
+        if self.downstream.incomplete:
+            assert self.downstream.rows.items() <= expected.items()
+        elif NAME in self.copies.tables and self.copies.tables[NAME].step is Step.DONE:
+            assert self.downstream.rows == expected
+
+
+class Reader:
+    """Reads at one moment, and hands in later."""
+
+    def __init__(self, log: Log) -> None:
+        self.log = log
+        self.answers: list[Answer] = []
+
+    def read(self, size: int, behind: int) -> None:
+        """Args: ``behind``: how much further the upstream's place is noted than what was visible, if it is there."""
+        work = self.log.copies.next_work(0.0)
+        if work is None:
+            return
+        upstream = self.log.upstream
+        newest = len(upstream.states) - 1
+        shown = max(work.base.position.pos, newest - behind)
+        self.answers.append(self._answer(work, upstream.states[shown], upstream.at(newest), size))
+
+    def _answer(self, work: Work, rows: Rows, visible: BinlogPosition, size: int) -> Answer:
+        if work.name == ("", ""):
+            return TablesFound(work=work, visible=visible, names=(NAME,))
+        if not work.is_begun:
+            return TableFound(work=work, visible=visible, ddl=DDL, definition=TABLE)
+        lower = int(work.lower[0]) if work.lower else -1
+        above = sorted(number for number in rows if number > lower)
+        chosen = [(number, rows[number]) for number in above[:size]]
+        return ChunkRead(
+            work=work,
+            visible=visible,
+            structure=STRUCTURE,
+            keys=[key(number) for number, _ in chosen],
+            after=chosen,  # type: ignore[arg-type]
+            values=lambda after, header, epoch, end: after,
+            upper=(str(chosen[-1][0]),) if chosen else work.lower,
+            is_last=len(chosen) < size,
+        )
+
+    def hand_in(self) -> None:
+        if self.answers:
+            self.log.copies.hand_in(self.answers.pop(0), threading.Event())
+
+
+_CHANGES = st.tuples(st.integers(0, 12), st.none() | st.integers(0, 99))
+# Some stand twice, so that they come more often.
+_ACTIONS = st.one_of(
+    st.tuples(st.just("commit"), _CHANGES),
+    st.tuples(st.just("commit"), _CHANGES),
+    st.tuples(st.just("publish"), st.integers(1, 2)),
+    st.tuples(st.just("publish"), st.integers(1, 4)),
+    st.tuples(st.just("read"), st.tuples(st.integers(2, 6), st.integers(0, 3))),
+    st.tuples(st.just("read"), st.tuples(st.integers(2, 6), st.integers(0, 3))),
+    st.just(("hand in", None)),
+    st.just(("hand in", None)),
+    st.just(("write", None)),
+    st.sampled_from([("restart", None), ("commit", None), ("write", None)]),
+)
+
+
+@given(
+    st.lists(_CHANGES, min_size=4, max_size=12),
+    st.integers(0, 2),
+    st.lists(_ACTIONS, min_size=8, max_size=60),
+)
+@settings(max_examples=600, deadline=None)
+def test_the_log_leads_to_the_upstreams_rows(
+    before: list[Any], steps: int, actions: list[tuple[str, Any]]
+) -> None:
+    upstream = Upstream()
+    for change in before:
+        upstream.commit(change)
+    log = Log(upstream)
+    log.position = len(before)
+    log.restarted()
+    reader = Reader(log)
+    for _ in range(steps):  # the list of tables, and the table's begin
+        reader.read(1, 0)
+        reader.hand_in()
+        log.write_copies()
+    for action, argument in actions:
+        match action:
+            case "commit":
+                upstream.commit(argument)
+            case "publish" if log.position < len(upstream.binlog):
+                log.publish(argument)
+            case "read":
+                reader.read(*argument)
+            case "hand in":
+                reader.hand_in()
+            case "write":
+                log.write_copies()
+            case "restart":
+                reader.answers.clear()
+                log.restarted()
+    _finish(log, reader)
+    assert log.downstream.rows == upstream.states[-1]
+
+
+def _finish(log: Log, reader: Reader) -> None:
+    for _ in range(1000):
+        if log.position < len(log.upstream.binlog):
+            log.publish(3)
+        elif not log.copies.are_running:
+            return
+        reader.hand_in()
+        reader.read(3, 0)
+        log.write_copies()
+    raise AssertionError("the copy does not end")
