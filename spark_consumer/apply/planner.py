@@ -15,9 +15,7 @@ from spark_consumer.epochs.position import Position
 from spark_consumer.epochs.slices import Slice
 from spark_consumer.plan.causality import causality_of
 from spark_consumer.plan.plan import (
-    Change,
     SlicePlan,
-    TablePlan,
     check_copied,
     plan_slice,
     structures_of,
@@ -26,7 +24,7 @@ from spark_consumer.plan.plan import (
 from spark_consumer.plan.statements import Limits
 from spark_consumer.rules.config import ConsumerConfig
 from spark_consumer.target.session import Session
-from spark_consumer.target.tables import ForeignKeyCatalog, TargetCatalog, acting_columns
+from spark_consumer.target.tables import ForeignKeyCatalog, TargetCatalog
 
 
 @dataclass(frozen=True)
@@ -99,7 +97,6 @@ class Planner:
             incomplete=slice_.incomplete,
         )
         check_copied(plan, slice_)
-        plan = replace(plan, tables=tuple(_with_acting(session, table) for table in plan.tables))
         if is_repeat:
             check_tables(plan, targets, rules)
             deviates = tables_with_decisions(downstream.decided.values(), session.flavor)
@@ -123,17 +120,6 @@ class Planner:
         """Invalidate the cached tables after a DDL."""
         self._catalog.forget()
         self._foreign.forget()
-
-
-def _with_acting(session: Session, table: TablePlan) -> TablePlan:
-    """Return the plan of a table that is being copied with the changes for which its foreign keys act."""
-    if not (table.incomplete and table.cascades):
-        return table
-    on_delete, on_update = acting_columns(session, table.target_name)
-    acting = {Change.DELETE} if on_delete else set()
-    acting |= {Change.KEY_CHANGE} if on_update else set()
-    acting |= set() if on_update <= {name.lower() for name in table.structure.key} else {Change.UPDATE}
-    return replace(table, acting=frozenset(acting))
 
 
 class SafeMode:

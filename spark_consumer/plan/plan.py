@@ -63,8 +63,7 @@ class TablePlan:
         incomplete: a copy of the table runs: each row is missing, or as it is upstream at this point of the log.
         locator: how rows are found on the downstream.
         definition: the definition of the downstream's table that the plan was made for.
-        acting: while a copy of the table runs, the kinds of its changes for which the downstream's foreign keys
-            change rows of other tables.
+        acting: if ``cascades``, the kinds of its changes for which foreign keys change other rows.
         is_repeat: the slice is reapplied after a rewind.
         gives_way: in a reapplied slice, whether a row with a conflicting unique value is deleted, because a later
             change writes it again.
@@ -88,7 +87,7 @@ class TablePlan:
     collations: tuple[tuple[str, str], ...] = ()
     safe: bool = False
     incomplete: bool = False
-    acting: frozenset[Change] = frozenset()
+    acting: frozenset[Change] = frozenset(Change)
     locator: RowLocator = BY_KEY
     definition: str = ""
     is_repeat: bool = False
@@ -339,6 +338,7 @@ def _plan_table(
         documents=_documents(structure, target),
         history=history,
         triggers=bool(target.triggers),
+        acting=_acting(structure, target),
         transactional=transactional,
         alone=len(target.keys) > 1 or bool(target.triggers) or not structure.is_full,
     )
@@ -351,6 +351,18 @@ def _as_written(structure: TableStructure, target: TargetTable) -> TableStructur
     pairs = ((column, target.column(column.name)) for column in structure.columns)
     columns = tuple(column if there is None else written_column(column, there) for column, there in pairs)
     return structure if columns == structure.columns else replace(structure, columns=columns)
+
+
+def _acting(structure: TableStructure, target: TargetTable) -> frozenset[Change]:
+    """Return the kinds of changes of a table's rows for which foreign keys change other rows."""
+    if target.referred is None:
+        return frozenset(Change)
+    on_delete, on_update = target.referred
+    found = {Change.DELETE} if on_delete else set()
+    found |= {Change.KEY_CHANGE} if on_update else set()
+    # An UPDATE that does not change the key may change other columns to which foreign keys refer.
+    found |= set() if on_update <= {name.lower() for name in structure.key} else {Change.UPDATE}
+    return frozenset(found)
 
 
 def _check_repeatable(target: TargetTable, locator: RowLocator, place: Where) -> None:

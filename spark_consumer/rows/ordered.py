@@ -2,8 +2,8 @@
 
 The upstream's rows events have the checks under which each row was written. A row that the upstream wrote with
 ``foreign_key_checks`` off, or whose cascades it logged itself (MySQL 9.6 and later), is applied with checks off. Every
-other row of a table that foreign keys connect with a cascading one is applied with checks on, so that the downstream
-runs the cascades that are not in the log.
+other change for which foreign keys change other rows is applied with checks on, so that the downstream runs the
+cascades that are not in the log. Checks have no other use, and a parent may be missing while it is copied.
 
 If a filter leaves out changes of a table, an UPDATE or DELETE may find no row. In safe mode a row may already exist or
 be deleted: INSERT and UPDATE change the row with that key, and insert it if there is none. Each statement finds rows
@@ -13,9 +13,8 @@ A row that is applied again after a rewind may find an earlier or later version 
 are removed before it is written.
 
 While a table is being copied, its rows are missing or as they are upstream at this point of the log. So each change
-makes its row be there, or not be there, as in safe mode, and without checks, since a parent may be missing as well.
-There are two exceptions, in which the row must be there: the upstream has not logged the cascades of the change, or
-the images of a key change lack columns.
+makes its row be there, or not be there, as in safe mode. There are two exceptions, in which the row must be there: the
+upstream has not logged the cascades of the change, or the images of a key change lack columns.
 
 If row images lack columns, an UPDATE sets the columns of its after image. In safe mode it still needs its row, because
 the whole row is not known; an INSERT gives missing columns their defaults.
@@ -218,10 +217,11 @@ def _other_half(rows: Sequence[OrderedRow], position: int) -> OrderedRow | None:
 
 def _statement(row: OrderedRow, second: OrderedRow | None) -> OrderedStatement:
     checks = row.table.cascades and not row.flags & (CHECKS_OFF | CASCADES_LOGGED)
+    checks = checks and _change(row, second) in row.table.acting
     attempts = _attempts(row, second)
     if row.table.incomplete:
         # Otherwise the downstream would keep, or not change, rows that the upstream's cascades changed.
-        checks = checks and bool(_writes(row, second) & IF_THERE) and _change(row, second) in row.table.acting
+        checks = checks and bool(_writes(row, second) & IF_THERE)
         attempts = attempts[:1] if checks else attempts
         needed = checks or (second is not None and not row.table.knows_rows)
         may_find_no_row = not needed and (second is not None or row.op in (_UPDATE, _DELETE))

@@ -96,6 +96,8 @@ class TargetTable:
     Attributes:
         keys: the unique keys, the primary key first.
         in_family: whether a chain of foreign keys connects it with one that cascades.
+        referred: the columns, in lower case, to which foreign keys refer that act on a DELETE, and on an UPDATE; None
+            if they are not known.
         definition: ``SHOW CREATE TABLE`` without AUTO_INCREMENT, and the triggers. It changes if the table changes.
         versioned: whether it is a MariaDB system-versioned table.
         engine: the storage engine.
@@ -113,6 +115,7 @@ class TargetTable:
     engine: str = "InnoDB"
     transactional: bool = True
     is_view: bool = False
+    referred: tuple[frozenset[str], frozenset[str]] | None = None
 
     @cached_property
     def _by_key(self) -> dict[str, TargetColumn]:

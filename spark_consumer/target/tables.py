@@ -109,6 +109,7 @@ def read_table(
         # A sequence is written as a whole and BLACKHOLE stores nothing, so a repeated write does no harm.
         transactions == "YES" or kind == "SEQUENCE" or engine.upper() == "BLACKHOLE",
         kind == "VIEW",
+        _referred_columns(session, name) if key in in_family else None,
     )
 
 
@@ -282,7 +283,7 @@ def _foreign_keys(session: Session) -> list[tuple[QualifiedName, QualifiedName, 
     ]
 
 
-def acting_columns(session: Session, name: QualifiedName) -> tuple[frozenset[str], frozenset[str]]:
+def _referred_columns(session: Session, name: QualifiedName) -> tuple[frozenset[str], frozenset[str]]:
     """Return a table's columns, in lower case, to which foreign keys refer that act on a DELETE, and on an UPDATE."""
     rows = session.rows(
         "SELECT k.REFERENCED_COLUMN_NAME, r.DELETE_RULE, r.UPDATE_RULE FROM information_schema.KEY_COLUMN_USAGE k"

@@ -338,8 +338,11 @@ def test_cascades_that_the_upstream_has_not_logged_need_their_row(
     apply_log(config, log)
     assert downstream.execute(f"SELECT id FROM {db}.head ORDER BY 1") == [(1,), (2,)]
     assert downstream.execute(f"SELECT id FROM {db}.tail ORDER BY 1") == [(5,), (8,)]
+    # A table that is not copied gets children of a row that is not there yet.
+    log.add(insert(tail, row(10, 4)), update(tail, row(5, 1), row(5, 4)))
     # The upstream's own cascades are in the log.
-    log.add(delete(tail, row(9, 4), flags=0x12), delete(head, row(4), flags=0x11), incomplete=both)
+    children = (row(9, 4), row(10, 4), row(5, 4))
+    log.add(*(delete(tail, child, 0x12) for child in children), delete(head, row(4), 0x11), incomplete=both)
     apply_log(config, log)
     log.add(delete(head, row(4)), incomplete=both)
     with pytest.raises(EventRefused, match="TR666: a copy of the table runs"):
