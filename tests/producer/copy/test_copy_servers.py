@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import random
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-import pymysql
 import pytest
 from confluent_kafka import Consumer, KafkaException, TopicPartition
 
@@ -19,64 +16,18 @@ from producer.settings import CopySettings
 from schemas.errors import UpstreamError
 from tests.support.epochs.producer_case import Case, producer_case
 from tests.support.epochs.published import Published
+from tests.support.epochs.written_tables import TABLES, fill, writing
 from tests.support.waiting import wait_until
 
 pytestmark = pytest.mark.servers
-
-_TABLES = {
-    "orders": "id INT PRIMARY KEY, state VARCHAR(20) UNIQUE, n INT",
-    "items": "order_id INT, number INT, note VARCHAR(40), PRIMARY KEY (number, order_id)",
-    "names": "name VARCHAR(30) CHARACTER SET latin1 PRIMARY KEY, n INT",
-}
 
 
 @pytest.fixture
 def case(upstream: Database, kafka: Kafka, tmp_path: Path) -> Iterator[Case]:
     """A log of the test's own that is not begun."""
     with producer_case(upstream, kafka.bootstrap, tmp_path, start="copy") as made:
-        for name, columns in _TABLES.items():
-            made.sql(f"CREATE TABLE {name} ({columns})")
+        fill(made)
         yield made
-
-
-@contextmanager
-def _writing(case: Case, seed: int) -> Iterator[None]:
-    """Somebody changes the tables meanwhile."""
-    stop = threading.Event()
-
-    def write() -> None:
-        chance = random.Random(seed)
-        with case.upstream.connect(database=case.db) as connection, connection.cursor() as cursor:
-            while not stop.is_set():
-                for _ in range(chance.randrange(1, 4)):
-                    # A test's DDL may be in the way.
-                    with suppress(pymysql.err.MySQLError):
-                        cursor.execute(_statement(chance))
-                connection.commit()
-
-    thread = threading.Thread(target=write)
-    thread.start()
-    try:
-        yield
-    finally:
-        stop.set()
-        thread.join()
-
-
-def _statement(chance: random.Random) -> str:
-    number, other = chance.randrange(3000), chance.randrange(3000)
-    return chance.choice(
-        [
-            f"REPLACE INTO orders VALUES ({number}, 'state {other}', {other})",
-            f"UPDATE IGNORE orders SET id = {other} WHERE id = {number}",
-            f"DELETE FROM orders WHERE id = {number}",
-            f"REPLACE INTO items VALUES ({number}, {other % 7}, 'note {other}')",
-            f"UPDATE IGNORE items SET number = {number % 7} WHERE order_id = {other}",
-            f"DELETE FROM items WHERE order_id BETWEEN {number} AND {number + 3}",
-            f"REPLACE INTO names VALUES ('name {number % 500} é', {other})",
-            f"DELETE FROM names WHERE name = 'name {number % 500} é'",
-        ]
-    )
 
 
 def _end_of_log(case: Case) -> int:
@@ -91,14 +42,6 @@ def _end_of_log(case: Case) -> int:
     finally:
         consumer.close()
     return int(end)
-
-
-def _fill(case: Case) -> None:
-    case.sql(
-        "INSERT INTO orders VALUES " + ", ".join(f"({i}, 'old {i}', {i})" for i in range(0, 3000, 2)),
-        "INSERT INTO items VALUES " + ", ".join(f"({i}, {i % 7}, 'old {i}')" for i in range(0, 3000, 3)),
-        "INSERT INTO names VALUES " + ", ".join(f"('name {i} é', {i})" for i in range(0, 500, 2)),
-    )
 
 
 def _content(published: Published) -> dict[str, dict[bytes, dict[str, Any]]]:
@@ -122,22 +65,20 @@ def _content(published: Published) -> dict[str, dict[bytes, dict[str, Any]]]:
 
 def _assert_copied(case: Case) -> None:
     content = _content(case.published())
-    for table in _TABLES:
+    for table in TABLES:
         rows = sorted(tuple(image.values()) for image in content.get(table, {}).values())
         assert rows == sorted(case.sql(f"SELECT * FROM {table}")), table
 
 
 def test_tables_are_copied_while_they_are_written_to(case: Case) -> None:
-    _fill(case)
-    with _writing(case, 1):
+    with writing(case, 1):
         case.catch_up(copy=CopySettings(chunk_rows=100))
     case.catch_up()
     _assert_copied(case)
 
 
 def test_a_copy_goes_on_after_a_kill(case: Case) -> None:
-    _fill(case)
-    with _writing(case, 2):
+    with writing(case, 2):
         for _ in range(4):
             process = case.process(copy=CopySettings(chunk_rows=50))
             before = _end_of_log(case)
@@ -150,8 +91,7 @@ def test_a_copy_goes_on_after_a_kill(case: Case) -> None:
 
 
 def test_ddl_in_the_midst_of_a_copy(case: Case) -> None:
-    _fill(case)
-    with _writing(case, 3):
+    with writing(case, 3):
         thread = threading.Thread(target=case.catch_up, kwargs={"copy": CopySettings(chunk_rows=20)})
         thread.start()
         for size in range(41, 47):
@@ -162,8 +102,7 @@ def test_ddl_in_the_midst_of_a_copy(case: Case) -> None:
     _assert_copied(case)
 
 
-def test_a_table_is_exact_behind_its_copy(case: Case) -> None:
-    _fill(case)
+def test_changes_after_a_copy_are_exact(case: Case) -> None:
     case.catch_up()
     before = case.published().epochs[-1].epoch
     case.sql("UPDATE orders SET n = n + 1")
