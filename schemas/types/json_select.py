@@ -77,19 +77,26 @@ def selected_avro(text: bytes, types: bytes, text_tag: bytes, typed_tag: bytes) 
     number, colon, entries = types.partition(b":")
     if not colon:
         raise ValueError(f"the server cannot list the types of a JSON document's {number.decode()} scalars")
-    document: Any = json.loads(
-        text.decode(),
-        object_pairs_hook=_members,
-        parse_int=_Number,
-        parse_float=_Number,
-        parse_constant=_no_constant,
-        strict=False,
-    )
+    document = _loaded(text.decode())
     if isinstance(document, (dict, list)):
         _set_types(document, _found(int(number), entries.split(b",")))
     else:
         document = _typed(document, entries.decode())
     return tree_avro(_tree(document), text_tag, typed_tag)
+
+
+def _loaded(text: str) -> Any:
+    try:
+        return json.loads(
+            text,
+            object_pairs_hook=_members,
+            parse_int=_Number,
+            parse_float=_Number,
+            parse_constant=_no_constant,
+            strict=False,
+        )
+    except RecursionError as error:
+        raise ValueError("a JSON document is too deep for a server's") from error
 
 
 def _members(pairs: Iterable[tuple[str, Any]]) -> dict[bytes, Any]:

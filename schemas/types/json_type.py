@@ -45,6 +45,7 @@ class Json(Codec):
     def encode(self, column: Column, target: str, tags: list[str]) -> Lines:
         return [
             *any_field(),
+            "if not d.isascii(): d.decode()  # or else it is not UTF-8",
             f"if b[p] == {NULL_MARK}: {target} = {tags[0]} + encode_bytes(d); p += 1",
             "else:",
             *(f"    {line}" for line in ["v = d", *any_field()]),

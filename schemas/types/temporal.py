@@ -151,9 +151,9 @@ _OLD = {
 }
 
 
-def not_whole(column: str, text: bytes) -> ValueError:
-    """Return the error for a text of the wrong length. MariaDB's YEAR(2) is ``00`` for 0000 and for 2000."""
-    return ValueError(f"column {column} has the text {text!r}, which does not say the whole value")
+def not_a_time(column: str, text: bytes) -> ValueError:
+    """Return the error for a text that is not all of a value. MariaDB's YEAR(2) is ``00`` for 0000 and for 2000."""
+    return ValueError(f"column {column} has the text {text!r}, which is not all of a time")
 
 
 def counted(text: bytes) -> bytes:
@@ -183,7 +183,8 @@ class Temporal(Codec):
         "old_datetime_text": old_datetime_text,
         "old_timestamp_text": old_timestamp_text,
         "counted": counted,
-        "not_whole": not_whole,
+        "not_a_time": not_a_time,
+        "TIME_CHARACTERS": b"0123456789-: .",
     }
 
     def avro(self, column: Column) -> list[Any]:
@@ -219,14 +220,14 @@ class Temporal(Codec):
         if column.code in (TIME, TIME2):
             return [
                 *short_field(),
-                f"if l > {_MOST_TIME:d}: raise not_whole({column.name!r}, d)",
+                f"if l > {_MOST_TIME:d} or d.strip(TIME_CHARACTERS): raise not_a_time({column.name!r}, d)",
                 f"{target} = {tags[0]} + counted(d)",
             ]
         fraction = column.meta + 1 if column.meta else 0
         length = {DATE: 10, NEWDATE: 10, YEAR: 4}.get(column.code, 19 + fraction)
         return [
             *short_field(),
-            f"if l != {length:d}: raise not_whole({column.name!r}, d)",
+            f"if l != {length:d} or d.strip(TIME_CHARACTERS): raise not_a_time({column.name!r}, d)",
             f"{target} = {tags[0]} + {bytes((length << 1,))!r} + d",
         ]
 

@@ -291,6 +291,28 @@ def test_bytes_that_sql_cannot_make_again_stop_a_copy_too(
         selected(reader, row.structure)
 
 
+def test_types_that_do_not_fit_into_a_packet_are_refused(mysql_server: Callable[..., Database]) -> None:
+    """The server would leave the rest of the list out, or all of it, with no more than a warning."""
+    server = mysql_server(args=["--max-allowed-packet=1M"])
+    many = "SELECT CONCAT('[', REPEAT('1,', {}), '2]') AS t"
+    made = "(SELECT JSON_ARRAYAGG(CAST(a AS UNSIGNED)) FROM JSON_TABLE(q.t, '$[*]' COLUMNS (a INT PATH '$')) AS j)"
+    server.execute("CREATE DATABASE copied", "CREATE TABLE copied.j (id INT PRIMARY KEY, v JSON)")
+    begin = binlog_end(server)
+    server.execute(
+        *(
+            f"INSERT INTO copied.j SELECT {count}, {made} FROM ({many.format(count)}) AS q"
+            for count in (30_000, 60_000)
+        )
+    )
+    fits, too_many = rows_since(server, begin, "copied.*")
+    with server.connect() as reader, reader.cursor() as cursor:
+        for statement in session_setup("mysql"):
+            cursor.execute(statement)
+        assert selected(reader, fits.structure, "WHERE id = 30000") == [(fits.key, after_of(fits))]
+        with pytest.raises(DecodeError, match=r"TR405.*60001 scalars"):
+            selected(reader, too_many.structure)
+
+
 def _expressions(inner: st.SearchStrategy[str]) -> st.SearchStrategy[str]:
     keys = st.sampled_from(["a", "b", "aa", "k e", "é", "x'y", 'q"r', "\\", "0", ""])
     members = st.dictionaries(keys, inner, max_size=5).map(

@@ -20,6 +20,7 @@ from schemas.errors import DecodeError
 from schemas.structure import Column, TableStructure
 from schemas.types.binary import BLOB
 from schemas.types.integer import LONG
+from schemas.types.temporal import DATE, DATETIME2, TIME2, YEAR
 from schemas.wire.rows import key_prefix
 
 _STRUCTURE = TableStructure(
@@ -162,6 +163,20 @@ def test_rows_that_were_not_selected(data: bytes) -> None:
     with pytest.raises(DecodeError, match="TR405"):
         _read(connection)
     assert connection.is_closed
+
+
+@pytest.mark.parametrize(
+    ("code", "text"),
+    [
+        (DATE, b"2024-02-2"), (DATE, b"2024-02-2'"), (DATE, b"2024-02\xff29"), (TIME2, b"-838:59:59.0000000"),
+        (TIME2, b"10:00:0\xff"), (DATETIME2, b"2024-02-29 10:00:00.1"), (YEAR, b"99"),
+    ],
+)  # fmt: skip
+def test_texts_that_are_no_times(code: int, text: bytes) -> None:
+    structure = TableStructure("d", "t", (Column("v", "", code, 0, False),))
+    keys: list[bytes] = []
+    with pytest.raises(DecodeError, match="column v has the text"):
+        RowEncoder(structure).row(_field(text), keys.append, keys.append)
 
 
 @given(st.binary(max_size=400))
