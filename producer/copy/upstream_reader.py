@@ -227,7 +227,7 @@ class UpstreamReader:
         if statement is None:
             raise NotVisible  # it was dropped just now: another run begins
         definition = self._understood(statement, info, work)
-        structure = predicted(*work.name, definition, info.flavor)
+        structure = predicted(*work.name, definition, info.flavor, shown=True)
         if structure is None:
             raise _cannot(work.name, "its definition does not say for sure how the binlog shows its rows")
         if not structure.key:
