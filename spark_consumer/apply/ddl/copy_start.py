@@ -6,6 +6,7 @@ or emptied is empty, because the copy's rows come only after the position has mo
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
@@ -18,6 +19,12 @@ from spark_consumer.ddl.translate import DdlRules
 from spark_consumer.rules.event_filter import DML
 from spark_consumer.rules.rules import Rules
 from spark_consumer.target.session import Session
+from spark_consumer.target.tables import read_table
+
+# A column's line in SHOW CREATE TABLE.
+_COLUMN = re.compile(r"^ +`((?:[^`]|``)+)` ", re.MULTILINE)
+# MySQL adds this column to tables without a primary key.
+_UNSEEN = frozenset({"my_row_id"})
 
 
 @dataclass(frozen=True)
@@ -79,6 +86,10 @@ class CopyStart:
                 "it is system-versioned and cannot be truncated",
                 "empty it with DELETE FROM, then DELETE HISTORY",
             )
+        if own := self._own_columns(session):
+            raise self._refused(
+                f"only the downstream has its column {own[0]}, whose values would be lost", "empty it by hand"
+            )
         return replace(
             self.ddl,
             statement=f"TRUNCATE TABLE {quoted(*self.target)}",
@@ -103,6 +114,12 @@ class CopyStart:
         """Return the downstream's TABLE_TYPE; "" if there is no such table."""
         sql = "SELECT TABLE_TYPE FROM information_schema.TABLES WHERE TABLE_SCHEMA = %s AND TABLE_NAME = %s"
         return str(session.value(sql, self.target) or "")
+
+    def _own_columns(self, session: Session) -> list[str]:
+        """Return the columns that only the downstream's table has, in lower case."""
+        found = read_table(session, self.target)
+        upstream = {name.replace("``", "`").lower() for name in _COLUMN.findall(self.ddl.statement)}
+        return sorted(found.writable - upstream - _UNSEEN) if found and upstream else []
 
     def _is_merged(self) -> bool:
         return self.ddl_rules.is_merged(self.name, self.known())

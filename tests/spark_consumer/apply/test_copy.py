@@ -13,11 +13,13 @@ from schemas.access.server_url import ServerUrl
 from schemas.errors import DownstreamError
 from schemas.structure import TableStructure
 from schemas.wire.epoch import BEGIN, END, ROWS, CopyStep
+from spark_consumer.apply.tables import error_log, position_store
 from spark_consumer.plan.refusal import EventRefused
 from spark_consumer.rules.config import ConsumerConfig
 from spark_consumer.rules.event_filter import EventRule
 from spark_consumer.rules.expressions.filter import ExpressionRule
 from spark_consumer.rules.route import Route
+from spark_consumer.target.session import closing, connect
 from tests.support.applying.copying import COPIED, COPY, Copier, create_table
 from tests.support.applying.model import TABLES, Model
 from tests.support.applying.parts import MemoryLog, apply_in_child, apply_log
@@ -174,6 +176,31 @@ def test_rows_of_somebody_else_stop_the_copy_until_they_are_gone(
     downstream.execute(f"DELETE FROM {db}.plain")
     apply_log(config, log)
     assert downstream.execute(f"SELECT id FROM {db}.plain") == [(1,)]
+
+
+def test_values_of_columns_that_only_the_downstream_has_are_not_deleted(
+    downstream: Database, db: str, config: ConsumerConfig
+) -> None:
+    downstream.execute(
+        f"CREATE TABLE {db}.plain (id INT PRIMARY KEY, N INT, s VARCHAR(60), ours INT DEFAULT 5)"
+    )
+    shown = "(\n  `id` int NOT NULL,\n  `n` int,\n  `s` varchar(60),\n  PRIMARY KEY (`id`)\n)"
+    log = MemoryLog()
+    begin(log, db, "plain", columns=shown)
+    put(log, plain(db), row(1, 1), row(2, 2))
+    # Rows that are there keep the values.
+    log.add(update(plain(db), row(2, 2), row(2, 3)), insert(plain(db), row(3)), incomplete={"plain"})
+    apply_log(config, log)
+    downstream.execute(f"UPDATE {db}.plain SET ours = 6")
+    put(log, plain(db), row(3))
+    end(log, db, "plain")
+    apply_log(config, log)
+    every = [(1, 1, 6), (2, 3, 6), (3, None, 6)]
+    assert downstream.execute(f"SELECT id, n, ours FROM {db}.plain ORDER BY 1") == every
+    begin(log, db, "plain", again=True, columns=shown)
+    with pytest.raises(DownstreamError, match=r"TR664: .*only the downstream has its column ours"):
+        apply_log(config, log)
+    assert downstream.execute(f"SELECT id, n, ours FROM {db}.plain ORDER BY 1") == every
 
 
 def test_a_view_in_the_tables_place_stops_the_copy(
@@ -433,3 +460,28 @@ def test_images_that_lack_columns_change_only_rows_that_are_there(
     log.add(update(partial, {"id": 4}, {"id": 0, "n": 4}), incomplete={"plain"})
     with pytest.raises(EventRefused, match="TR666: a copy of the table runs"):
         apply_log(config, log)
+
+
+def test_a_skipped_start_of_a_copy_needs_an_empty_table_as_well(
+    downstream: Database, db: str, config: ConsumerConfig
+) -> None:
+    log = MemoryLog()
+    begin(log, db, "plain", columns="(id INT PRIMARY KEY, CHECK (nothing > 0))")
+    put(log, plain(db), row(1))
+    with pytest.raises(EventRefused, match="TR620") as refused:
+        apply_log(config, log)
+    with closing(connect(config.target)) as session:
+        position_store.take_over(session, config.key)
+        token = position_store.require_position(session, config.key).fencing_token
+        error_log.record(session, config.key, token, refused.value)
+        stopped = error_log.read(session, config.key)
+        assert stopped is not None
+        error_log.add(session, config.key, stopped, (), "a test")
+    create_tables(downstream, db, "plain")
+    downstream.execute(f"INSERT INTO {db}.plain VALUES (7, 7, 'ours')")
+    with pytest.raises(DownstreamError, match=r"TR664: .*it has rows already"):
+        apply_log(config, log)
+    downstream.execute(f"TRUNCATE TABLE {db}.plain")
+    apply_log(config, log)
+    assert downstream.execute(f"SELECT id FROM {db}.plain") == [(1,)]
+    assert left_out(downstream, db) == ["skipped"]

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from schemas.errors import LogError
 from schemas.wire.epoch import BEGIN, END, ROWS, CopyStep, OffsetRange, SchemaChanged, TableTouched
+from spark_consumer.epochs.epoch_transactions import Transaction, epoch_part
 from spark_consumer.epochs.position import Position
 from spark_consumer.epochs.slices import LoggedEpoch, contiguous_after, cut
 from tests.support.epochs.records import epoch_record
@@ -62,6 +63,15 @@ def test_a_copy_starts_in_a_slice_of_its_own_and_its_end_ends_one() -> None:
     found = list(cut(epochs, 100, 1 << 30))
     assert [[e.record.epoch for e in slice_.epochs] for slice_ in found] == [[1], [2], [3, 4, 5], [6, 7]]
     assert [bool(slice_.incomplete) for slice_ in found] == [False, False, True, False]
+
+
+def test_a_part_of_an_epoch_knows_that_a_table_is_being_copied() -> None:
+    touched = (TableTouched("d", "t", "f", 1, 0, 0), TableTouched("d", "u", "g", 0, 1, 0))
+    found = [Transaction(f"g:{n}", 0, 1, n, (table,)) for n, table in enumerate(touched)]
+    tables = (replace(touched[0], incomplete=True), touched[1])
+    whole = LoggedEpoch(replace(epoch_record(1, rows=2, transactions=2), tables=tables), 1)
+    parts = [epoch_part(whole, found, n, n + 1).record.tables for n in range(2)]
+    assert parts == [(tables[0],), (tables[1],)]
 
 
 def test_a_slice_of_few_large_rows_ends_early() -> None:
