@@ -128,6 +128,7 @@ _TABLES = {
         "a VARCHAR(20), b INT, c DATE, PRIMARY KEY (c, a, b)",
         "VALUES ('it''s', -5, '2024-01-01'), ('', 70000, '0000-00-00')",
     ),
+    "a part of the key": ("a VARCHAR(50), b INT, PRIMARY KEY (b, a(3))", "VALUES ('abcdef', 1), ('é', 2)"),
     "a unique key": ("a INT NOT NULL, b VARCHAR(9) NOT NULL, UNIQUE (b, a)", "VALUES (1, 'a'), (2, 'b')"),
     "od`d {x}": ("`i d``` INT PRIMARY KEY, `ü` JSON, `a{b}` BLOB", "VALUES (1, '{}', 'x')"),
 }
@@ -162,6 +163,24 @@ _MARIADB_TABLES = {
         "(id, a) VALUES (1, 1), (2, NULL)",
     ),
 }
+
+
+def test_every_character_set(upstream: Database, check: Check, run: Run) -> None:
+    """Whatever bytes there are in a column come as they are."""
+    charsets = [
+        row[0] for row in upstream.execute("SHOW CHARACTER SET") if row[0] not in ("binary", "filename")
+    ]
+    for charset in charsets:
+        types = ("CHAR(200)", "VARCHAR(10)", "TEXT", "ENUM('a','~','z')")
+        columns = ", ".join(f"c{i} {sql_type} CHARACTER SET {charset}" for i, sql_type in enumerate(types))
+        run(f"CREATE TABLE {charset} (id INT PRIMARY KEY, {columns})")
+    texts = ["''", "' a '", "'~'", "'Aé日\\ж¥ß'", "CHAR(0, 10, 127)", "'ｱ'"]
+    # Characters that it does not have become question marks.
+    check([
+        f"INSERT IGNORE INTO {charset} VALUES ({number}, {text}, {text}, REPEAT({text}, 100), 2)"
+        for charset in charsets
+        for number, text in enumerate(texts)
+    ])  # fmt: skip
 
 
 def _predicted(upstream: Database, table: str) -> TableStructure | None:
