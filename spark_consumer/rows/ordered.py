@@ -293,7 +293,7 @@ def _attempts_in_copy(row: OrderedRow, second: OrderedRow | None) -> tuple[bytes
     writes, after = _writes(row, second), second or row
     found = [one for one in (row, second) if one is not None]
     if not writes & IF_THERE:
-        attempts = [b"SELECT 1 FROM " + one.table.target + b" WHERE " + _matched(one) for one in found]
+        attempts = [_find(one) for one in found]
     elif writes & IF_MISSING:
         attempts = [_update(one, after) for one in found]
     else:
@@ -301,9 +301,10 @@ def _attempts_in_copy(row: OrderedRow, second: OrderedRow | None) -> tuple[bytes
     return (*attempts, *([_insert(after)] if writes & IF_MISSING and row.table.knows_rows else ()))
 
 
-def _matched(row: OrderedRow) -> bytes:
+def _find(row: OrderedRow) -> bytes:
     assert row.match is not None
-    return row.match + _limit(row)
+    # One row for all that match: MariaDB may answer a query with LIMIT that is killed as if there were none.
+    return b"SELECT 1 FROM " + row.table.target + b" WHERE " + row.match + b" GROUP BY 1"
 
 
 def _update(row: OrderedRow, written: OrderedRow) -> bytes:

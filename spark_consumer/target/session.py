@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import re
 import socket
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -40,6 +41,24 @@ _SETTINGS = (
 )
 
 
+_KILLED = (1317, "Query execution was interrupted")
+_CHANGE = re.compile(
+    rb"(?:DELETE FROM|UPDATE) ((?:`[^`]*`|[\w$.])+)(?: SET (?:'[^']*'|`[^`]*`|[^'`])*?)?( WHERE .*)", re.DOTALL
+)
+
+
+def _count_of_rows(sql: bytes) -> str | None:
+    """Return a query for the number of rows that an UPDATE or DELETE finds; None for another statement.
+
+    MariaDB may answer an UPDATE or DELETE that is killed while it looks for an index, and a SELECT with LIMIT or
+    EXISTS, as if no row matched. It refuses other queries.
+    """
+    if (parts := _CHANGE.match(sql)) is None:
+        return None
+    count = b"SELECT COUNT(*) FROM " + parts[1] + parts[2].removesuffix(b" LIMIT 1")
+    return count.decode(errors="surrogateescape")
+
+
 @dataclass
 class Session:
     """One connection to the downstream, with the facts about its server that the consumer needs."""
@@ -51,12 +70,16 @@ class Session:
 
     def execute(self, sql: str | bytes) -> int:
         """Run one statement. Returns the number of affected rows; for UPDATE, of matched rows."""
-        return int(self.connection.query(sql.encode() if isinstance(sql, str) else sql))
+        text = sql.encode() if isinstance(sql, str) else sql
+        affected = int(self.connection.query(text))
+        if not affected and self.flavor == "mariadb" and (count := _count_of_rows(text)) and self.value(count):
+            raise pymysql.OperationalError(*_KILLED)
+        return affected
 
     def run(self, sql: str, args: Row = ()) -> int:
         """Run one statement with values that the driver escapes. Returns the number of affected rows."""
         with self.connection.cursor() as cursor:
-            return int(cursor.execute(sql, args or None))
+            return self.execute(cursor.mogrify(sql, args or None))
 
     def rows(self, sql: str, args: Row = ()) -> list[Row]:
         """Return all rows of a query."""

@@ -92,7 +92,7 @@ _BATCH = (
 
 def exists(session: Session, channel: ChannelKey) -> bool:
     """Whether a channel has ever applied anything: ``channel_tables.forget`` leaves nothing of it."""
-    sql = "SELECT 1 FROM tailrace.applied_epochs WHERE prefix = %s AND channel = %s LIMIT 1"
+    sql = "SELECT MAX(first_epoch) FROM tailrace.applied_epochs WHERE prefix = %s AND channel = %s"
     return session.value(sql, channel) is not None
 
 

@@ -336,8 +336,8 @@ def set_consistent(session: Session, channel: ChannelKey, token: int) -> None:
     """Mark the channel as ended normally, if this token is still current."""
     session.run(
         "UPDATE tailrace.relay_log_info SET consistent = 1 WHERE prefix = %s AND Channel_name = %s"
-        " AND fencing_token = %s AND NOT EXISTS (SELECT 1 FROM tailrace.worker_info"
-        " WHERE prefix = %s AND Channel_name = %s AND ahead = 1)",
+        " AND fencing_token = %s AND (SELECT COUNT(*) FROM tailrace.worker_info"
+        " WHERE prefix = %s AND Channel_name = %s AND ahead = 1) = 0",
         (*channel, token, *channel),
     )
 
