@@ -43,7 +43,8 @@ _SETTINGS = (
 
 _KILLED = (1317, "Query execution was interrupted")
 _CHANGE = re.compile(
-    rb"(?:DELETE FROM|UPDATE) ((?:`[^`]*`|[\w$.])+)(?: SET (?:'[^']*'|`[^`]*`|[^'`])*?)?( WHERE .*)", re.DOTALL
+    rb"(?:DELETE FROM|UPDATE) ((?:`[^`]*`|[\w$.])+)(?: SET (?:'[^']*'|`[^`]*`|[^'`])*?)?( WHERE .*)",
+    re.DOTALL,
 )
 
 
@@ -72,7 +73,12 @@ class Session:
         """Run one statement. Returns the number of affected rows; for UPDATE, of matched rows."""
         text = sql.encode() if isinstance(sql, str) else sql
         affected = int(self.connection.query(text))
-        if not affected and self.flavor == "mariadb" and (count := _count_of_rows(text)) and self.value(count):
+        if (
+            not affected
+            and self.flavor == "mariadb"
+            and (count := _count_of_rows(text))
+            and self.value(count)
+        ):
             raise pymysql.OperationalError(*_KILLED)
         return affected
 
