@@ -17,6 +17,7 @@ from producer.copy.state import PLAN_KEY, Plan, Step, TableCopy, load, topic_key
 from producer.epochs.open_epoch import Records, SealedEpoch, TrackedRecord
 from producer.structures.store import BinlogPosition
 from relay_store.layout.directory import RelayPosition, file_number
+from schemas.ddl.classify import classify
 from schemas.ddl.table_definition import TableDefinition
 from schemas.structure import TableStructure
 from schemas.tables import QualifiedName
@@ -135,6 +136,7 @@ class _Table:
         reads_after: the epoch of the boundary of what is being read; None while nothing is.
         lower: of what is to be read next.
         all_read: whether nothing is to be read until what was handed in is in the log.
+        watched_from: the epoch behind which the keys of its changes are kept; None if they are not.
         changed_at: the last epoch in which rows were cut short by missing columns.
     """
 
@@ -143,6 +145,7 @@ class _Table:
     reads_after: int | None = None
     lower: tuple[str, ...] = ()
     all_read: bool = False
+    watched_from: int | None = None
     changed_at: int = -1
 
     def begins_anew(self) -> None:
@@ -171,10 +174,11 @@ class Copies:
         self._waiting: deque[Answer] = deque()
         self._size = 0
         self._lock = threading.Condition()
-        # The keys that changed of tables whose rows are read, by epoch.
+        # The keys that changed of tables that are watched, by epoch; and whether the open epoch has rows already.
         self._changed: deque[tuple[int, set[bytes]]] = deque()
         self._open: set[bytes] = set()
         self._prefixes: tuple[bytes, ...] = ()
+        self._has_rows = False
         self._incomplete = self._left_out = frozenset[QualifiedName]()
         self._settle()
 
@@ -221,12 +225,29 @@ class Copies:
                 table.reads_after = self._boundary.epoch
                 return Work(_ALL, table.run, self._boundary, is_begun=False)
             return None
-        for name, table in self._tables.items():
-            state = table.state
-            if state.step is not Step.DONE and table.reads_after is None and not table.all_read:
-                table.reads_after = self._boundary.epoch
-                return Work(name, table.run, self._boundary, state.step is Step.RUNNING, table.lower)
+        idle = [
+            (name, table)
+            for name, table in self._tables.items()
+            if table.state.step is not Step.DONE and table.reads_after is None and not table.all_read
+        ]
+        # Definitions first: what waits for its begin is left out of the log.
+        for name, table in sorted(idle, key=lambda one: one[1].state.step is Step.RUNNING):
+            is_begun = table.state.step is Step.RUNNING
+            if is_begun and not self._watch(table):
+                continue
+            table.reads_after = self._boundary.epoch
+            return Work(name, table.run, self._boundary, is_begun, table.lower)
         return None
+
+    def _watch(self, table: _Table) -> bool:
+        """Keep the keys of a table's changes. Returns whether all of those after the last boundary are kept."""
+        if table.watched_from is None:
+            table.watched_from = self._boundary.epoch
+            self._settle()
+            # The publisher notes rows in the other order: it says that there are some, and looks for prefixes.
+            if self._has_rows:
+                table.watched_from += 1
+        return table.watched_from <= self._boundary.epoch
 
     def _table(self, name: QualifiedName) -> _Table:
         return self._plan_table if name == _ALL else self._tables[name]
@@ -262,6 +283,7 @@ class Copies:
 
     def note(self, records: Records) -> None:
         """Rows of an epoch are about to be written."""
+        self._has_rows = self._has_rows or bool(records)
         if self._prefixes:
             prefixes = self._prefixes
             self._open.update([key for key in records.keys if key.startswith(prefixes)])
@@ -291,7 +313,8 @@ class Copies:
         names = {(t.db, t.table) for t in ddl.tables}
         names |= {(t.renamed_to_db or t.db, t.renamed_to) for t in ddl.tables if t.renamed_to}
         if ddl.kind == "DROP DATABASE":
-            names |= {name for name in self._tables if name[0] == ddl.default_db}
+            database = classify(ddl.statement, ddl.default_db, ddl.source_flavor, sql_mode=ddl.mode).database
+            names |= {name for name in self._tables if name[0] == database}
         met = [
             name for name in names if name in self._tables and self._tables[name].state.step is not Step.DONE
         ]
@@ -317,6 +340,7 @@ class Copies:
         if self._open:
             self._changed.append((epoch.epoch, self._open))
             self._open = set()
+        self._has_rows = False
         if epoch.source_id != self._boundary.position.server:
             for answer in self._waiting:
                 if answer.visible.server != epoch.source_id:
@@ -334,8 +358,11 @@ class Copies:
         tables = self._tables.items()
         self._incomplete = frozenset(name for name, table in tables if table.state.incomplete)
         self._left_out = frozenset(name for name, table in tables if table.state.is_left_out)
-        running = [name for name, table in tables if table.state.step is Step.RUNNING]
-        self._prefixes = tuple(key_prefix(TableStructure(*name, ())) for name in running)
+        for _, table in tables:
+            if table.state.step is not Step.RUNNING:
+                table.watched_from = None
+        watched = [name for name, table in tables if table.watched_from is not None]
+        self._prefixes = tuple(key_prefix(TableStructure(*name, ())) for name in watched)
 
     # -- into the log ----------------------------------------------------------------------------
 

@@ -6,7 +6,7 @@ import threading
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from producer.copy.copies import Answer, Boundary, ChunkRead, Copies, TableFound, TablesFound, Work
@@ -88,6 +88,7 @@ class Log:
     def __init__(self, upstream: Upstream) -> None:
         self.upstream, self.downstream = upstream, Downstream()
         self.position, self.number = 0, 1
+        self.open: list[Change] = []
         self.tracked: dict[bytes, bytes] = {PLAN_KEY: Plan("one").encode()}
         self.copies = self.restarted()
 
@@ -99,10 +100,23 @@ class Log:
     def binlog_position(self) -> BinlogPosition:
         return self.upstream.at(self.position)
 
-    def publish(self, count: int) -> None:
-        changes = self.upstream.binlog[self.position : self.position + count]
+    def read(self, count: int) -> None:
+        """Write rows of the open epoch."""
+        begin = self.position + len(self.open)
+        changes = self.upstream.binlog[begin : begin + count]
         if None in changes:  # DDL is an epoch of its own
-            changes = changes[: max(1, changes.index(None))]
+            changes = changes[: changes.index(None)]
+        self.open += changes
+        if not self.copies.is_left_out(*NAME):
+            keys = [key(change[0]) for change in changes if change]
+            self.copies.note(Records(keys=keys, values=[b""] * len(keys)))
+
+    def publish(self, count: int) -> None:
+        """End the open epoch; or an epoch that is a DDL."""
+        self.read(count)
+        changes, self.open = self.open, []
+        if not changes:
+            changes = self.upstream.binlog[self.position : self.position + 1]
         epoch = OpenEpoch(self.number, 0.0)
         self.position += len(changes)
         if self.copies.is_left_out(*NAME):
@@ -110,8 +124,6 @@ class Log:
             changes = []
         elif None in changes:
             epoch.ddl = DDL
-        records = Records(keys=[key(change[0]) for change in changes if change], values=[])
-        self.copies.note(records)
         sealed = self.copies.ended(self._sealed(epoch))
         self._take(sealed.tracked)
         self.downstream.apply(None, {}, changes)
@@ -119,6 +131,8 @@ class Log:
         self.write_copies()
 
     def write_copies(self) -> None:
+        if self.open:
+            return
         for sealed in copy_epochs(self.copies, self):  # type: ignore[arg-type]
             self._take(sealed.tracked)
 
@@ -200,7 +214,7 @@ _ACTIONS = st.one_of(
     st.tuples(st.just("commit"), _CHANGES),
     st.tuples(st.just("commit"), _CHANGES),
     st.tuples(st.just("publish"), st.integers(1, 2)),
-    st.tuples(st.just("publish"), st.integers(1, 4)),
+    st.tuples(st.just("open"), st.integers(1, 4)),
     st.tuples(st.just("read"), st.tuples(st.integers(2, 6), st.integers(0, 3))),
     st.tuples(st.just("read"), st.tuples(st.integers(2, 6), st.integers(0, 3))),
     st.just(("hand in", None)),
@@ -214,6 +228,9 @@ _ACTIONS = st.one_of(
     st.lists(_CHANGES, min_size=4, max_size=12),
     st.integers(0, 2),
     st.lists(_ACTIONS, min_size=8, max_size=60),
+)
+@example(
+    [(0, 1)] * 4, 2, [("commit", (0, 2)), ("open", 1), ("read", (6, 1)), ("publish", 1), ("hand in", None)]
 )
 @settings(max_examples=600, deadline=None)
 def test_the_log_leads_to_the_upstreams_rows(
@@ -234,6 +251,8 @@ def test_the_log_leads_to_the_upstreams_rows(
         match action:
             case "commit":
                 upstream.commit(argument)
+            case "open":
+                log.read(argument)
             case "publish" if log.position < len(upstream.binlog):
                 log.publish(argument)
             case "read":
@@ -244,6 +263,7 @@ def test_the_log_leads_to_the_upstreams_rows(
                 log.write_copies()
             case "restart":
                 reader.answers.clear()
+                log.open.clear()
                 log.restarted()
     _finish(log, reader)
     assert log.downstream.rows == upstream.states[-1]
