@@ -26,7 +26,7 @@ from producer.copy.copier import Copier
 from producer.copy.copies import Boundary, Copies
 from producer.copy.epochs import copy_epochs
 from producer.copy.state import PLAN_KEY, Plan
-from producer.decode.decode_rules import DecodeRules
+from producer.decode.decode_rules import DecodeRules, LeftOut
 from producer.decode.epoch_stream import EpochStream
 from producer.decode.event_decoder import EventDecoder
 from producer.decode.nested_events import PreparedTransactions
@@ -136,7 +136,7 @@ class Publisher:
             copies = Copies(state.tracked, Boundary.after(last))
             stream = self._stream(start, state, structures, copies, stop_at_gtid)
             with _reading(self._copier, copies):
-                self._publish_until_end(_Output(stream, committer, copies, self._copier), stop, until)
+                self._publish_until_end(_Output(stream, committer, copies, self._copier, stop), stop, until)
             if self._mark is not None:
                 self._mark.flush()
 
@@ -181,11 +181,19 @@ class Publisher:
             PreparedTransactions(last.prepared),
             prepared_in(self._root),
             DefaultEngine(self._root, self._flavor, self._upstream),
-            copies.is_left_out,
+            LeftOut(copies.leaves_out_rows, copies.leaves_out_ddl),
         )
         ends = read_epoch_ends(self._root)
         return EpochStream(
-            rules, decoder, structures, start.position, _now, ends, lambda: copies.incomplete, copies.is_due
+            rules,
+            decoder,
+            structures,
+            start.position,
+            _now,
+            ends,
+            lambda: copies.incomplete,
+            copies.is_due,
+            lambda: copies.end_position,
         )
 
     # -- following the relay log -----------------------------------------------------------------
@@ -239,10 +247,15 @@ class _Output:
     """Where a stream's epochs go, and those of copies between them."""
 
     def __init__(
-        self, stream: EpochStream, committer: Committer, copies: Copies, copier: Copier | None
+        self,
+        stream: EpochStream,
+        committer: Committer,
+        copies: Copies,
+        copier: Copier | None,
+        stop: threading.Event,
     ) -> None:
         self.stream, self.committer = stream, committer
-        self.copies, self._copier = copies, copier
+        self.copies, self._copier, self._stop = copies, copier, stop
 
     def pass_on(self, parts: Iterable[Records | SealedEpoch]) -> None:
         """Write and commit what the stream yields, which may take a while."""
@@ -268,10 +281,21 @@ class _Output:
         return longest if due is None else min(longest, max(0.001, due))
 
     def _commit_copies(self) -> None:
-        if self._copier is not None:
+        """Commit what waits of copies, and stand still here for as long as a reader needs it.
+
+        Raises:
+            Interrupted: the producer was stopped meanwhile.
+        """
+        while self._copier is not None:
             self._copier.check()
             for epoch in copy_epochs(self.copies, self.stream):
                 self.committer.commit(epoch)
+            if not self.copies.stands_at(self.stream.binlog_position):
+                return
+            if self._stop.is_set():
+                raise Interrupted
+            self.committer.finish()
+            self.copies.await_answer(_COPY_POLL)
 
 
 @contextmanager

@@ -51,10 +51,16 @@ def chunk_query(
         limit: rows at most.
         is_versioned: whether the table is system-versioned; its history is selected too.
     """
-    table, key = quoted(structure.db, structure.table), [quoted(name) for name in structure.key]
-    table += " FOR SYSTEM_TIME ALL" if is_versioned else ""
+    key = [quoted(name) for name in structure.key]
     where = f" WHERE {_above(key, lower)}" if lower else ""
-    return f"SELECT {expressions} FROM {table}{where} ORDER BY {', '.join(key)} LIMIT {limit}"
+    whole = table_query(structure, expressions, is_versioned=is_versioned)
+    return f"{whole}{where} ORDER BY {', '.join(key)} LIMIT {limit}"
+
+
+def table_query(structure: TableStructure, expressions: str, *, is_versioned: bool) -> str:
+    """The SELECT of all rows of a table; arguments as of ``chunk_query``."""
+    history = " FOR SYSTEM_TIME ALL" if is_versioned else ""
+    return f"SELECT {expressions} FROM {quoted(structure.db, structure.table)}{history}"
 
 
 def _above(key: Sequence[str], lower: Sequence[str]) -> str:

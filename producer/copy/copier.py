@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import threading
+from dataclasses import replace
 
 import structlog
 
-from producer.copy.copies import Copies
-from producer.copy.upstream_reader import NotVisible, UpstreamReader
+from producer.copy.copies import Copies, Work
+from producer.copy.table_lock import NotVisible
+from producer.copy.upstream_reader import NeedsHold, UpstreamReader
 from producer.settings import CopySettings
 from producer.upstream.connect import LoginRefused
 from schemas.access.server_url import ServerUrl
@@ -68,6 +70,8 @@ class Copier:
                     continue
                 try:
                     answer = reader.read(work)
+                except NeedsHold:
+                    self._read_held(reader, work, copies)
                 except NotVisible:
                     copies.give_up(work)
                 except TailraceError as error:
@@ -80,3 +84,19 @@ class Copier:
                     copies.hand_in(answer, self._stop)
         finally:
             reader.close()
+
+    def _read_held(self, reader: UpstreamReader, work: Work, copies: Copies) -> None:
+        """Read a table while the publisher stands still."""
+        boundary = copies.hold(work, self._stop)
+        if boundary is None:
+            return
+        try:
+            reader.read_held(replace(work, base=boundary), copies, self._stop)
+        except NotVisible:
+            copies.break_off(work)
+        except TailraceError as error:
+            copies.break_off(work)
+            if not error.retryable or isinstance(error, LoginRefused):
+                raise
+            log.warning("copy_waits_for_upstream", table=".".join(work.name), reason=error.message)
+            self._stop.wait(_RETRY)

@@ -98,11 +98,13 @@ class TableFound(Answer):
         ddl: its CREATE TABLE; None if there is no such table.
         definition: the same, understood.
         estimate: rows, as the upstream guesses.
+        is_held: whether the publisher stands still until the rows are in the log.
     """
 
     ddl: SchemaChanged | None
     definition: TableDefinition | None = None
     estimate: int = 0
+    is_held: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -124,6 +126,20 @@ class ChunkRead(Answer):
     values: RowValues
     upper: tuple[str, ...]
     is_last: bool
+
+
+@dataclass
+class _Hold:
+    """The publisher stands still for a table that is read at one position.
+
+    Attributes:
+        boundary: where it stands; None while it does not.
+        position: how far it may go on before it stands still again; None while the reader does not know.
+    """
+
+    name: QualifiedName
+    boundary: Boundary | None = None
+    position: BinlogPosition | None = None
 
 
 @dataclass
@@ -168,7 +184,9 @@ class Copies:
 
     def __init__(self, stored: Mapping[bytes, bytes], last: Boundary, most: int = 64 << 20) -> None:
         self._plan, tables = load(stored)
-        self._tables = {name: _Table(state, lower=state.upper) for name, state in tables.items()}
+        states = {name: state.interrupted() for name, state in tables.items()}
+        self._tables = {name: _Table(state, lower=state.upper) for name, state in states.items()}
+        self._hold: _Hold | None = None
         self._plan_table = _Table(TableCopy(""))
         self._boundary, self._most = last, most
         self._waiting: deque[Answer] = deque()
@@ -179,7 +197,7 @@ class Copies:
         self._open: set[bytes] = set()
         self._prefixes: tuple[bytes, ...] = ()
         self._has_rows = False
-        self._incomplete = self._left_out = frozenset[QualifiedName]()
+        self._incomplete = self._left_out = self._unknown = frozenset[QualifiedName]()
         self._settle()
 
     # -- for readers -----------------------------------------------------------------------------
@@ -204,7 +222,9 @@ class Copies:
                 return
             table = self._table(answer.work.name)
             table.reads_after = None
-            if isinstance(answer, ChunkRead):
+            if self._hold is not None and self._hold.name == answer.work.name:
+                table.all_read = True  # its reader goes on by itself
+            elif isinstance(answer, ChunkRead):
                 table.lower, table.all_read = answer.upper, answer.is_last
             else:
                 table.all_read = True
@@ -217,6 +237,39 @@ class Copies:
         with self._lock:
             if self._is_of_use(work):
                 self._table(work.name).reads_after = None
+
+    def hold(self, work: Work, stop: threading.Event) -> Boundary | None:
+        """Let the publisher stand still at its next boundary, which is returned; None if nobody needs it any more."""
+        hold = _Hold(work.name)
+        with self._lock:
+            while self._is_of_use(work) and not stop.is_set():
+                self._hold = self._hold or hold
+                if self._hold is hold and hold.boundary is not None:
+                    return hold.boundary
+                self._lock.wait(0.1)
+            self._release(work.name)
+            return None
+
+    def go_on_to(self, work: Work, position: BinlogPosition) -> None:
+        """Let the publisher, which stands still, go on to a position, and stand there until the table is complete."""
+        with self._lock:
+            if self._hold is not None and self._hold.name == work.name:
+                self._hold.position = position
+
+    def break_off(self, work: Work) -> None:
+        """What was read while the publisher stood still came to no end; read it anew."""
+        with self._lock:
+            self._release(work.name)
+            if self._is_of_use(work):
+                table = self._tables[work.name]
+                table.state = table.state.interrupted()
+                table.begins_anew()
+                self._settle()
+
+    def _release(self, name: QualifiedName) -> None:
+        if self._hold is not None and self._hold.name == name:
+            self._hold = None
+            self._lock.notify_all()
 
     def _next_work(self) -> Work | None:
         if self._plan is not None:
@@ -288,11 +341,15 @@ class Copies:
             prefixes = self._prefixes
             self._open.update([key for key in records.keys if key.startswith(prefixes)])
 
-    def is_left_out(self, db: str, table: str) -> bool:
-        """Whether a table's changes are left out of the log, which has nothing of the table yet: its copy will."""
+    def leaves_out_rows(self, db: str, table: str) -> bool:
+        """Whether a table's rows are left out of the log: its copy begins later, with nothing of it downstream."""
+        return self.leaves_out_ddl(db, table) or (db, table) in self._left_out
+
+    def leaves_out_ddl(self, db: str, table: str) -> bool:
+        """Whether a table's DDL is left out of the log, which has nothing of the table yet."""
         if self._plan is not None and not self._plan.again:
             return True
-        return (db, table) in self._left_out
+        return (db, table) in self._unknown
 
     def ended(self, epoch: SealedEpoch) -> SealedEpoch:
         """An epoch of changes ended, all rows of which were noted. Returns it with what changes of the copies."""
@@ -328,6 +385,7 @@ class Copies:
         again, incomplete = any(s.again for s in states), any(s.incomplete for s in states)
         records: list[TrackedRecord] = []
         for name in sorted(names):
+            self._release(name)
             old = self._tables.get(name)
             state = TableCopy(states[0].copy, again=again or incomplete, incomplete=incomplete)
             self._tables[name] = _Table(state, run=old.run + 1 if old else 0)
@@ -344,6 +402,7 @@ class Copies:
         if epoch.source_id != self._boundary.position.server:
             for answer in self._waiting:
                 if answer.visible.server != epoch.source_id:
+                    self._release(answer.work.name)
                     self._table(answer.work.name).begins_anew()
         self._boundary = Boundary.after(epoch)
         needed = [answer.work.base.epoch for answer in self._waiting]
@@ -357,7 +416,8 @@ class Copies:
         """The states of tables have changed."""
         tables = self._tables.items()
         self._incomplete = frozenset(name for name, table in tables if table.state.incomplete)
-        self._left_out = frozenset(name for name, table in tables if table.state.is_left_out)
+        self._left_out = frozenset(name for name, table in tables if table.state.leaves_out_rows)
+        self._unknown = frozenset(name for name, table in tables if table.state.is_unknown)
         for _, table in tables:
             if table.state.step is not Step.RUNNING:
                 table.watched_from = None
@@ -366,8 +426,36 @@ class Copies:
 
     # -- into the log ----------------------------------------------------------------------------
 
+    def stands_at(self, here: BinlogPosition) -> bool:
+        """Whether the publisher stands still at this boundary."""
+        with self._lock:
+            hold = self._hold
+            if hold is None:
+                return False
+            if hold.position is not None:
+                return here.reached(hold.position)
+            if hold.boundary is None:
+                hold.boundary = self._boundary
+                self._lock.notify_all()
+            return True
+
+    @property
+    def end_position(self) -> BinlogPosition | None:
+        """Where an epoch has to end, because the publisher will stand still there."""
+        hold = self._hold
+        return hold.position if hold is not None else None
+
+    def await_answer(self, seconds: float) -> None:
+        """Wait until a reader hands something in, or for so long."""
+        with self._lock:
+            if not self._waiting:
+                self._lock.wait(seconds)
+
     def is_due(self, here: BinlogPosition) -> bool:
-        """Whether something may go into the log at a boundary here."""
+        """Whether something may go into the log at a boundary here, or the publisher is to stand still."""
+        hold = self._hold
+        if hold is not None and hold.boundary is None:
+            return True
         if not self._waiting:
             return False
         with self._lock:
@@ -422,8 +510,11 @@ class Copies:
         """A table's copy goes on in the log. Returns the record that changes."""
         with self._lock:
             table = self._tables[name]
-            if state.step is not table.state.step:
-                table.all_read, table.lower = False, state.upper
+            if state.step is Step.DONE:
+                self._release(name)
+            elif state.step is not table.state.step:
+                # The reader of a table for which the publisher stands still goes on by itself.
+                table.all_read, table.lower = state.is_held, state.upper
             table.state = state
             self._settle()
         return ((topic_key(name), state.encode()),)
@@ -432,6 +523,7 @@ class Copies:
         """There is no such table any more. Returns the record that changes."""
         with self._lock:
             del self._tables[name]
+            self._release(name)
             self._settle()
         return ((topic_key(name), None),)
 

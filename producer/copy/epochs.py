@@ -45,7 +45,15 @@ def _begin(
     found: TableFound, define: tuple[SchemaChanged, TableDefinition], copies: Copies, stream: EpochStream
 ) -> SealedEpoch:
     name, old = found.work.name, copies.state(found.work.name)
-    state = replace(old, step=Step.RUNNING, incomplete=True, upper=(), rows=0, estimate=found.estimate)
+    state = replace(
+        old,
+        step=Step.RUNNING,
+        incomplete=True,
+        is_held=found.is_held,
+        upper=(),
+        rows=0,
+        estimate=found.estimate,
+    )
     step = CopyStep(old.copy, *name, "begin", old.again, None, None, found.estimate)
     return stream.insert(step, copies.advanced(name, state), define)
 
@@ -66,7 +74,9 @@ def _end(name: QualifiedName, copies: Copies, stream: EpochStream) -> SealedEpoc
 def _without(chunk: ChunkRead, copies: Copies) -> CopiedRows:
     """The chunk's rows but for those that changed since they were read."""
     keys, after = chunk.keys, chunk.after
-    changed = copies.changed_since(chunk.work.base)
+    # Nothing changed since the rows were read if the publisher stood still.
+    is_held = copies.state(chunk.work.name).is_held
+    changed = set() if is_held else copies.changed_since(chunk.work.base)
     if not changed.isdisjoint(keys):
         kept = [(key, row) for key, row in zip(keys, after, strict=True) if key not in changed]
         keys, after = [key for key, _ in kept], [row for _, row in kept]

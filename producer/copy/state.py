@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from enum import Enum
 from typing import Any
 
@@ -30,6 +30,7 @@ class TableCopy:
         step: how far it is.
         again: whether the table may have rows downstream, which its begin then removes.
         incomplete: whether rows may be missing downstream, also while it waits for another begin.
+        is_held: whether the publisher stands still while its rows are read, so that nothing changes in between.
         upper: SQL literals of the key columns of the last row that was copied; empty before the first.
         rows: copied so far.
         estimate: the upstream's estimate of all rows.
@@ -39,14 +40,26 @@ class TableCopy:
     step: Step = Step.WAITING
     again: bool = False
     incomplete: bool = False
+    is_held: bool = False
     upper: tuple[str, ...] = ()
     rows: int = 0
     estimate: int = 0
 
     @property
-    def is_left_out(self) -> bool:
-        """Whether the log has nothing of the table yet, so that its changes are left out."""
+    def is_unknown(self) -> bool:
+        """Whether the log has nothing of the table yet."""
         return self.step is Step.WAITING and not self.again
+
+    @property
+    def leaves_out_rows(self) -> bool:
+        """Whether the table's changes are of no use to a reader, whose rows of it are removed before more come."""
+        return self.is_unknown or (self.step is Step.WAITING and self.is_held and self.incomplete)
+
+    def interrupted(self) -> TableCopy:
+        """The same after the program was stopped: rows that are read at one position are read anew."""
+        if not self.is_held or self.step is not Step.RUNNING:
+            return self
+        return replace(self, step=Step.WAITING, again=True, upper=(), rows=0)
 
     def encode(self) -> bytes:
         """Its record."""
@@ -57,7 +70,7 @@ class TableCopy:
         """The inverse of ``encode``. Raises ValueError, LookupError, TypeError for what is none."""
         data: dict[str, Any] = json.loads(record)
         found = cls(**data | {"step": Step(data["step"]), "upper": tuple(data["upper"])})
-        texts, flags = (found.copy, *found.upper), (found.again, found.incomplete)
+        texts, flags = (found.copy, *found.upper), (found.again, found.incomplete, found.is_held)
         numbers = (found.rows, found.estimate)
         if not all(isinstance(text, str) for text in texts) or not all(type(n) is int for n in numbers):
             raise ValueError("a field of a table's copy has another type")

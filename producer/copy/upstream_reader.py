@@ -7,19 +7,22 @@ position exactly, and it must not be before the boundary's.
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from functools import partial
 from typing import Any, NamedTuple
 
 import pymysql
 from pymysql.connections import Connection
 
-from producer.copy.bounds import bound_of, chunk_query
-from producer.copy.copies import Answer, Boundary, ChunkRead, TableFound, TablesFound, Work
+from producer.copy.bounds import bound_of, chunk_query, table_query
+from producer.copy.copies import Answer, Boundary, ChunkRead, Copies, TableFound, TablesFound, Work
 from producer.copy.row_encoder import CopySource, RowEncoder, copied_values, session_setup
 from producer.copy.row_packets import RowPackets
+from producer.copy.table_lock import NotVisible, TableLock
 from producer.settings import CopySettings
 from producer.structures.forms import predicted
 from producer.structures.interpret import Unresolved
@@ -52,8 +55,8 @@ _NO_SUCH_TABLE = 1146
 _UTF8MB4 = 45  # the id of one of its collations
 
 
-class NotVisible(Exception):
-    """The server does not show yet what it has sent to the mirror."""
+class NeedsHold(Exception):
+    """The table's rows have to be read at one position, while the publisher stands still."""
 
 
 class _Table(NamedTuple):
@@ -65,6 +68,14 @@ class _Table(NamedTuple):
     encoder: RowEncoder
     bound: Callable[[bytes], tuple[str, ...]]
     row_size: int
+
+
+class _HeldTable(NamedTuple):
+    """A table whose rows are read at one position."""
+
+    structure: TableStructure
+    rows: RowPackets
+    has_snapshots: bool
 
 
 class UpstreamReader:
@@ -100,6 +111,77 @@ class UpstreamReader:
         except TailraceError:
             self.close()
             raise
+
+    def read_held(self, work: Work, copies: Copies, stop: threading.Event) -> None:
+        """Read a whole table at one position, and hand it in; the publisher stands still.
+
+        The table is locked until its rows are being read; without snapshots of its engine, until all are read.
+
+        Raises:
+            NotVisible: others use the table.
+            UpstreamError: see ``read``.
+        """
+        try:
+            with upstream_errors(self._url):
+                connection, info = self._connected()
+                with TableLock(self._url, work.name) as lock:
+                    query(connection, "START TRANSACTION WITH CONSISTENT SNAPSHOT")
+                    position = _position(connection, info)
+                    found = self._definition(connection, info, work, is_held=True)(position)
+                    rows = self._rows(connection, info, work) if found.ddl is not None else None
+                    copies.go_on_to(work, position)
+                    copies.hand_in(found, stop)
+                    if rows is not None:
+                        self._hand_in(rows, work, position, info, copies, stop, lock)
+                connection.rollback()
+        except BaseException:
+            self.close()
+            raise
+
+    def _hand_in(
+        self,
+        table: _HeldTable,
+        work: Work,
+        position: BinlogPosition,
+        info: UpstreamInfo,
+        copies: Copies,
+        stop: threading.Event,
+        lock: TableLock,
+    ) -> None:
+        """Hand in the rows of a table in parts."""
+        values = partial(_values, work.name, info.server_id, time.time_ns() // 1_000_000)
+        is_last = False
+        while not is_last and not stop.is_set():
+            keys: list[bytes] = []
+            after: list[bytes] = []
+            counted, size = 0, 0
+            while not is_last and size < _CHUNK:
+                is_last = not table.rows.read(keys.append, after.append)
+                if table.has_snapshots:
+                    lock.release()
+                size += sum(map(len, after[counted:]))
+                counted = len(after)
+            copies.hand_in(
+                ChunkRead(
+                    work=replace(work, is_begun=True),
+                    visible=position,
+                    size=size,
+                    structure=table.structure,
+                    keys=keys,
+                    after=after,
+                    values=values,
+                    upper=(),
+                    is_last=is_last,
+                ),
+                stop,
+            )
+
+    def _rows(self, connection: Connection[Any], info: UpstreamInfo, work: Work) -> _HeldTable:
+        table = self._table(connection, info, work)
+        engine = query(connection, _FACTS, work.name)[0][1]
+        sql = table_query(table.structure, table.encoder.expressions, is_versioned=table.is_versioned)
+        rows = RowPackets.select(connection, table.encoder, sql)
+        return _HeldTable(table.structure, rows, engine == "InnoDB")
 
     def close(self) -> None:
         """Close the connection."""
@@ -160,8 +242,8 @@ class UpstreamReader:
         return tuple(sorted(name for name in list_tables(connection) if self._tables.allows(*name)))
 
     def _definition(
-        self, connection: Connection[Any], info: UpstreamInfo, work: Work
-    ) -> Callable[[BinlogPosition], Answer]:
+        self, connection: Connection[Any], info: UpstreamInfo, work: Work, *, is_held: bool = False
+    ) -> Callable[[BinlogPosition], TableFound]:
         statement = _shown(connection, info, work.name)
         if statement is None:
             return lambda visible: TableFound(work=work, visible=visible, ddl=None)
@@ -169,13 +251,13 @@ class UpstreamReader:
         kind, engine, rows, _ = query(connection, _FACTS, work.name)[0]
         if kind == "SEQUENCE":
             raise _cannot(work.name, "it is a sequence")
-        if engine != "InnoDB":
-            raise _cannot(work.name, f"{engine} shows no snapshot of its rows")
+        if not is_held and (engine != "InnoDB" or not table.row_key()):
+            raise NeedsHold
         if query(connection, _CASCADES, work.name) and not _logs_cascades(connection):
             raise _cannot(work.name, "its foreign keys change its rows, and this server does not log that")
         ddl = _created(statement, work.name, info)
         return lambda visible: TableFound(
-            work=work, visible=visible, ddl=ddl, definition=table, estimate=int(rows or 0)
+            work=work, visible=visible, ddl=ddl, definition=table, estimate=int(rows or 0), is_held=is_held
         )
 
     def _understood(self, statement: str, info: UpstreamInfo, work: Work) -> TableDefinition:
@@ -230,8 +312,6 @@ class UpstreamReader:
         structure = predicted(*work.name, definition, info.flavor, shown=True)
         if structure is None:
             raise _cannot(work.name, "its definition does not say for sure how the binlog shows its rows")
-        if not structure.key:
-            raise _cannot(work.name, "it has no primary key, nor a unique key of NOT NULL columns")
         row_size = query(connection, _FACTS, work.name)[0][3]
         encoder, bound = RowEncoder(structure), bound_of(structure)
         return _Table(work.run, structure, definition.versioned, encoder, bound, int(row_size or 100))

@@ -18,13 +18,21 @@ from schemas.wire.avro_schema import fingerprint_of
 log = structlog.get_logger()
 
 
-#: whether a table's changes are left out, as of now
-IsLeftOut = Callable[[str, str], bool]
-
-
-def nothing_left_out(db: str, table: str) -> bool:
-    """Return False: used where nothing is copied."""
+def _nothing(db: str, table: str) -> bool:
     return False
+
+
+@dataclass(frozen=True)
+class LeftOut:
+    """What is left out of the log because of copies, by schema and table, as of now.
+
+    Attributes:
+        rows: whether a table's rows are left out until its copy begins.
+        ddl: whether its DDL is, since the log has nothing of the table.
+    """
+
+    rows: Callable[[str, str], bool] = _nothing
+    ddl: Callable[[str, str], bool] = _nothing
 
 
 @dataclass(frozen=True)

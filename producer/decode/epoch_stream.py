@@ -27,7 +27,8 @@ class EpochStream:
         clock: tells the time.
         ends: positions where an epoch ends whatever the limits say, even an empty one.
         incomplete: the tables of which rows may be missing downstream.
-        is_awaited: whether something waits for the open epoch to end at a place.
+        is_awaited: whether something waits for the open epoch to end at a position.
+        end_position: where an epoch has to end, even an empty one; None: nowhere.
 
     Attributes:
         here: up to here the relay log is decoded.
@@ -44,11 +45,12 @@ class EpochStream:
         ends: Collection[RelayPosition] = (),
         incomplete: Callable[[], Collection[QualifiedName]] = tuple,
         is_awaited: Callable[[BinlogPosition], bool] = lambda position: False,
+        end_position: Callable[[], BinlogPosition | None] = lambda: None,
     ) -> None:
         self._limits, self._folds = rules.limits, rules.tables.folds
         self._decoder, self._state = decoder, decoder.state
         self._structures, self._clock, self._ends = structures, clock, ends
-        self._incomplete, self._is_awaited = incomplete, is_awaited
+        self._incomplete, self._is_awaited, self._end_position = incomplete, is_awaited, end_position
         self.here = self.sealed = begin
 
     @property
@@ -190,13 +192,28 @@ class EpochStream:
         while i < end and not self.stopped:
             here = RelayPosition(block.subdir, block.file, block.pos + i)
             awaited = self._is_awaited(ReadPosition(here, self._state.groups.tracker).binlog_position)
-            i, stop = yield from self._decoder.run(block.data, i, block.pos, self._clock(), ends=awaited)
+            limit = self._limit(here, end - i) + i
+            data = block.data if limit == end else block.data[:limit]
+            i, stop = yield from self._decoder.run(data, i, block.pos, self._clock(), ends=awaited)
+            here = RelayPosition(block.subdir, block.file, block.pos + i)
             if stop is Stop.DDL_WAITS:
                 yield self._seal(self._state.group_start)
-            elif stop is Stop.EPOCH_ENDS or self._is_due():
-                yield self._seal(RelayPosition(block.subdir, block.file, block.pos + i))
+            elif stop is Stop.EPOCH_ENDS or self._is_due() or self._ends_at(here):
+                yield self._seal(here)
         self.here = RelayPosition(block.subdir, block.file, block.pos + i)
         yield from self._state.epoch.hold(end)
+
+    def _limit(self, here: RelayPosition, size: int) -> int:
+        """How many of so many bytes may be decoded at once: there, or before, an epoch has to end."""
+        end, begin = self._end_position(), ReadPosition(here, self._state.groups.tracker).binlog_position
+        if end is None or end[:2] != begin[:2] or not begin.pos < end.pos:
+            return size
+        return min(size, end.pos - begin.pos)
+
+    def _ends_at(self, here: RelayPosition) -> bool:
+        """Whether an epoch has to end at a transaction boundary, even an empty one."""
+        position = ReadPosition(here, self._state.groups.tracker).binlog_position
+        return not self.in_group and position == self._end_position()
 
     def _is_due(self) -> bool:
         """Whether the open epoch is due and stands at a transaction boundary."""

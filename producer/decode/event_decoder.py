@@ -14,7 +14,7 @@ from typing import Any
 
 import structlog
 
-from producer.decode.decode_rules import DecodeRules, IsLeftOut, Skipping, nothing_left_out
+from producer.decode.decode_rules import DecodeRules, LeftOut, Skipping
 from producer.decode.nested_events import NestedEvents, PreparedTransactions, ReadPrepared
 from producer.decode.open_group import GTID_EVENTS, USUAL_GTID_SIZE, DecodeState, EventFile, Groups
 from producer.decode.row_decoder import ImageLacksColumns, RowDecoder
@@ -109,7 +109,7 @@ class EventDecoder:
         prepared: the XA transactions that are open there; kept up to date.
         read_prepared: reads a prepared transaction's events again.
         engine_of: tells a table's storage engine.
-        is_left_out: whether a table's changes are left out until it is copied.
+        left_out: what is left out because of copies.
 
     Attributes:
         state: where it stands.
@@ -126,22 +126,22 @@ class EventDecoder:
         prepared: PreparedTransactions,
         read_prepared: ReadPrepared,
         engine_of: EngineOf = engine_unknown,
-        is_left_out: IsLeftOut = nothing_left_out,
+        left_out: LeftOut | None = None,
     ) -> None:
         self._flavor, self._limits = rules.flavor, rules.limits
         self.state = state = DecodeState(epoch, Groups(tracker, rules.stop_behind))
         self.prepared = prepared
         self._skipping, self._stated = Skipping(rules.skip), StatedStructures(versions)
-        self._schema_name = rules.schema_name
+        self._schema_name, left_out = rules.schema_name, left_out or LeftOut()
         self._schema_changes = SchemaChanges(
             rules.flavor, structures, self._stated, rules.schema_name, engine_of
         )
-        self._statements = Statements(rules, state, self._skipping, self._schema_changes, is_left_out)
+        self._statements = Statements(rules, state, self._skipping, self._schema_changes, left_out.ddl)
         self._table_ids = TableIds(
             rules.tables,
             rules.schema_name,
             lambda body: structures.structure(body, state.position),
-            is_left_out,
+            left_out.rows,
         )
         self._nested = NestedEvents(
             state, prepared, read_prepared, self._walk, self._process_nested, self.read_format

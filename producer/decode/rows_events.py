@@ -14,7 +14,6 @@ from dataclasses import replace
 from enum import Enum
 from typing import Any, NamedTuple
 
-from producer.decode.decode_rules import IsLeftOut, nothing_left_out
 from producer.decode.row_decoder import Decode, ImageLacksColumns, Images, RowDecoder, SchemaName
 from producer.events.table_map import packed_length, table_names
 from schemas.binlog import framing
@@ -58,7 +57,7 @@ class TableIds:
         tables: those that are replicated.
         schema_name: what names a structure's schema on the wire.
         structure_of: the structure that a TABLE_MAP's body leads to.
-        is_left_out: whether a table's changes are left out until it is copied.
+        is_left_out: whether a table's rows are left out.
 
     Attributes:
         by_id: the table of each id; None for one that is not replicated.
@@ -72,7 +71,7 @@ class TableIds:
         tables: TableFilter,
         schema_name: SchemaName,
         structure_of: Callable[[bytes], TableStructure],
-        is_left_out: IsLeftOut = nothing_left_out,
+        is_left_out: Callable[[str, str], bool] = lambda db, table: False,
     ) -> None:
         self._tables, self._schema_name, self._structure_of = tables, schema_name, structure_of
         self._is_left_out = is_left_out

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import structlog
 
-from producer.decode.decode_rules import DecodeRules, IsLeftOut, Skipping, nothing_left_out
+from producer.decode.decode_rules import DecodeRules, Skipping
 from producer.decode.open_group import DecodeState, OpenGroup, Savepoints
 from producer.decode.row_decoder import SchemaName
 from producer.epochs.open_epoch import OpenEpoch, StatedStructures
@@ -75,7 +75,7 @@ class Statements:
     Args:
         skipping: what may be passed over.
         schema_changes: applies DDL.
-        is_left_out: whether a table's changes are left out until it is copied.
+        is_left_out: whether a table's DDL is left out.
     """
 
     def __init__(
@@ -84,7 +84,7 @@ class Statements:
         state: DecodeState,
         skipping: Skipping,
         schema_changes: SchemaChanges,
-        is_left_out: IsLeftOut = nothing_left_out,
+        is_left_out: Callable[[str, str], bool] = lambda db, table: False,
     ) -> None:
         self._rules, self._state, self._is_left_out = rules, state, is_left_out
         self._skipping, self._schema_changes = skipping, schema_changes

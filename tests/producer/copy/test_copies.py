@@ -107,7 +107,7 @@ class Log:
         if None in changes:  # DDL is an epoch of its own
             changes = changes[: changes.index(None)]
         self.open += changes
-        if not self.copies.is_left_out(*NAME):
+        if not self.copies.leaves_out_rows(*NAME):
             keys = [key(change[0]) for change in changes if change]
             self.copies.note(Records(keys=keys, values=[b""] * len(keys)))
 
@@ -119,7 +119,7 @@ class Log:
             changes = self.upstream.binlog[self.position : self.position + 1]
         epoch = OpenEpoch(self.number, 0.0)
         self.position += len(changes)
-        if self.copies.is_left_out(*NAME):
+        if self.copies.leaves_out_rows(*NAME):
             epoch.left_out = [DDL] if None in changes else []
             changes = []
         elif None in changes:

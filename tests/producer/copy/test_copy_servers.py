@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,7 @@ from compose.databases import Database
 from compose.kafka import Kafka
 from producer.settings import CopySettings
 from schemas.errors import UpstreamError
+from tests.support.binlogs.binlog_rows import Row
 from tests.support.epochs.producer_case import Case, producer_case
 from tests.support.epochs.published import Published
 from tests.support.epochs.written_tables import TABLES, fill, writing
@@ -44,30 +46,47 @@ def _end_of_log(case: Case) -> int:
     return int(end)
 
 
-def _content(published: Published) -> dict[str, dict[bytes, dict[str, Any]]]:
+Image = dict[str, Any]
+
+
+def _content(published: Published) -> dict[str, Counter[tuple[Any, ...]]]:
     """What a consumer has behind the log; each row that a copy brings is new, or equal to the one that is there."""
-    tables: dict[str, dict[bytes, dict[str, Any]]] = {}
+    keyed: dict[str, dict[bytes, Image]] = {}
+    others: dict[str, Counter[tuple[Any, ...]]] = {}
     for epoch, rows in zip(published.epochs, published.rows, strict=True):
         if epoch.copy is not None and epoch.copy.step == "begin":
-            assert epoch.copy.again or epoch.copy.table not in tables
-            tables[epoch.copy.table] = {}
+            assert epoch.copy.again or epoch.copy.table not in keyed
+            keyed[epoch.copy.table], others[epoch.copy.table] = {}, Counter()
         for row in rows:
-            table, image = tables[row.structure.table], row.avro()
-            if row.op == "r":
-                assert table.get(row.key, image["after"]) == image["after"]
+            if row.structure.key:
+                _apply(keyed[row.structure.table], row)
             else:
-                assert row.op == "c" or table.get(row.key, image["before"]) == image["before"]
-                table.pop(row.key, None)
-            if row.op != "d":
-                table[row.key] = image["after"]
-    return tables
+                image, content = row.avro(), others[row.structure.table]
+                if image["before"] is not None:
+                    assert content[tuple(image["before"].values())] > 0
+                    content[tuple(image["before"].values())] -= 1
+                if image["after"] is not None:
+                    content[tuple(image["after"].values())] += 1
+    for table, images in keyed.items():
+        others[table].update(tuple(image.values()) for image in images.values())
+    return {table: +content for table, content in others.items()}
+
+
+def _apply(table: dict[bytes, Image], row: Row) -> None:
+    image = row.avro()
+    if row.op == "r":
+        assert table.get(row.key, image["after"]) == image["after"]
+    else:
+        assert row.op == "c" or table.get(row.key, image["before"]) == image["before"]
+        table.pop(row.key, None)
+    if row.op != "d":
+        table[row.key] = image["after"]
 
 
 def _assert_copied(case: Case) -> None:
     content = _content(case.published())
     for table in TABLES:
-        rows = sorted(tuple(image.values()) for image in content.get(table, {}).values())
-        assert rows == sorted(case.sql(f"SELECT * FROM {table}")), table
+        assert content.get(table, Counter()) == Counter(case.sql(f"SELECT * FROM {table}")), table
 
 
 def test_tables_are_copied_while_they_are_written_to(case: Case) -> None:
@@ -110,16 +129,6 @@ def test_changes_after_a_copy_are_exact(case: Case) -> None:
     epochs = [e for e in case.published().epochs if e.epoch > before]
     assert all(not table.incomplete for e in epochs for table in e.tables)
     _assert_copied(case)
-
-
-@pytest.mark.parametrize(
-    "columns", ["(n INT)", "(id INT PRIMARY KEY) ENGINE=MyISAM", "(id INT PRIMARY KEY) ENGINE=MEMORY"]
-)
-def test_a_table_that_cannot_be_copied_stops_the_producer(case: Case, columns: str) -> None:
-    case.sql(f"CREATE TABLE odd {columns}")
-    with pytest.raises(UpstreamError, match="odd") as stopped:
-        case.catch_up()
-    assert stopped.value.code == "TR212"
 
 
 def test_a_cascade_that_is_not_logged_stops_the_producer(case: Case) -> None:

@@ -1,0 +1,71 @@
+"""Locks a table for a moment, so that everything that was written to it is committed and visible."""
+
+from __future__ import annotations
+
+import threading
+from contextlib import suppress
+from types import TracebackType
+
+import pymysql
+
+from producer.upstream.connect import connect, query
+from schemas.access.server_url import ServerUrl
+from schemas.quote import quoted
+from schemas.tables import QualifiedName
+
+# Seconds that a lock is waited for. Meanwhile the table's writers wait too, behind whoever uses it.
+_PATIENCE = 0.2
+_INTERRUPTED = 1317
+
+
+class NotVisible(Exception):
+    """What was asked for cannot be read just now."""
+
+
+class TableLock:
+    """``LOCK TABLES … READ`` on a connection of its own; given back when the block ends, or earlier.
+
+    Raises:
+        NotVisible: others use the table; nothing is locked.
+        UpstreamError, pymysql.MySQLError: the server cannot be reached, or refuses.
+    """
+
+    def __init__(self, url: ServerUrl, name: QualifiedName) -> None:
+        self._url, self._name = url, name
+        self._connection = connect(url)
+
+    def __enter__(self) -> TableLock:
+        killer = threading.Timer(_PATIENCE, self._kill)
+        killer.start()
+        try:
+            query(self._connection, f"LOCK TABLES {quoted(*self._name)} READ")
+        except pymysql.err.MySQLError as error:
+            self._connection.close()
+            if error.args and error.args[0] == _INTERRUPTED:
+                raise NotVisible from error
+            raise
+        finally:
+            killer.cancel()
+            killer.join()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.release()
+
+    def release(self) -> None:
+        """Give the lock back."""
+        if self._connection.open:
+            with suppress(pymysql.err.MySQLError, OSError):
+                query(self._connection, "UNLOCK TABLES")
+                self._connection.close()
+
+    def _kill(self) -> None:
+        with suppress(Exception):
+            other = connect(self._url)
+            try:
+                number = self._connection.thread_id()  # type: ignore[no-untyped-call]
+                query(other, f"KILL QUERY {number}")
+            finally:
+                other.close()
