@@ -18,6 +18,7 @@ from producer.epochs.open_epoch import Records, SealedEpoch, TrackedRecord
 from producer.structures.store import BinlogPosition
 from relay_store.layout.directory import RelayPosition, file_number
 from schemas.ddl.classify import classify
+from schemas.ddl.kinds import ClassifiedStatement, family
 from schemas.ddl.table_definition import TableDefinition
 from schemas.structure import TableStructure
 from schemas.tables import QualifiedName
@@ -54,10 +55,11 @@ class Work:
     """Something to read.
 
     Attributes:
-        name: the table; ("", "") to find out which tables there are.
+        name: the table; ("", "") for what is not of one table.
         run: of the table; another run begins where DDL changes the table.
         base: what is executed there must be visible to the reader.
-        is_begun: whether rows are to be read; else the table's definition.
+        is_begun: whether rows are to be read, else the table's definition; without a table: whether views and
+            programs are to be read, else which tables there are.
         lower: SQL literals of the key columns: the rows above them are to be read; empty for the first ones.
     """
 
@@ -85,9 +87,22 @@ class Answer:
 
 @dataclass(frozen=True, kw_only=True)
 class TablesFound(Answer):
-    """The tables to copy, in the order of their copies."""
+    """The tables to copy.
+
+    Attributes:
+        names: in the order of their copies.
+        statements: what creates their databases.
+    """
 
     names: tuple[QualifiedName, ...]
+    statements: tuple[SchemaChanged, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class ObjectsFound(Answer):
+    """What creates views and stored programs, in an order that works."""
+
+    statements: tuple[SchemaChanged, ...]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -171,6 +186,8 @@ class _Table:
 
 
 _ALL: QualifiedName = ("", "")
+# The families of statements that create what the last step of a first copy brings.
+_OBJECTS = frozenset({"views", "routines", "triggers", "events"})
 
 
 class Copies:
@@ -272,12 +289,13 @@ class Copies:
             self._lock.notify_all()
 
     def _next_work(self) -> Work | None:
-        if self._plan is not None:
-            table = self._plan_table
-            if table.reads_after is None and not table.all_read:
+        if (plan := self._plan) is not None:
+            table, is_free = self._plan_table, not plan.objects or not self._unknown
+            if is_free and table.reads_after is None and not table.all_read:
                 table.reads_after = self._boundary.epoch
-                return Work(_ALL, table.run, self._boundary, is_begun=False)
-            return None
+                return Work(_ALL, table.run, self._boundary, is_begun=plan.objects)
+            if not plan.objects:
+                return None
         idle = [
             (name, table)
             for name, table in self._tables.items()
@@ -343,13 +361,21 @@ class Copies:
 
     def leaves_out_rows(self, db: str, table: str) -> bool:
         """Whether a table's rows are left out of the log: its copy begins later, with nothing of it downstream."""
-        return self.leaves_out_ddl(db, table) or (db, table) in self._left_out
+        return self._awaits_tables or (db, table) in self._left_out
 
-    def leaves_out_ddl(self, db: str, table: str) -> bool:
-        """Whether a table's DDL is left out of the log, which has nothing of the table yet."""
-        if self._plan is not None and not self._plan.again:
+    def leaves_out_ddl(self, statement: ClassifiedStatement) -> bool:
+        """Whether a DDL is left out of the log, which does not have yet what it changes: a later answer will."""
+        if self._awaits_tables:
             return True
-        return (db, table) in self._unknown
+        if self._plan is not None and self._plan.objects and family(statement.kind) in _OBJECTS:
+            return True
+        return any(name in self._unknown for name in statement.table_names)
+
+    @property
+    def _awaits_tables(self) -> bool:
+        """Whether the log has nothing of any table yet."""
+        plan = self._plan
+        return plan is not None and not plan.again and not plan.objects
 
     def ended(self, epoch: SealedEpoch) -> SealedEpoch:
         """An epoch of changes ended, all rows of which were noted. Returns it with what changes of the copies."""
@@ -492,9 +518,9 @@ class Copies:
         """The list of tables goes into the log. Returns the records that change."""
         plan = self._plan
         assert plan is not None
-        records: list[TrackedRecord] = [(PLAN_KEY, None)]
         with self._lock:
-            self._plan = None
+            self._plan = None if plan.again else replace(plan, objects=True)
+            records: list[TrackedRecord] = [(PLAN_KEY, self._plan.encode() if self._plan else None)]
             self._plan_table.begins_anew()
             for name in found.names:
                 old = self._tables.get(name)
@@ -505,6 +531,12 @@ class Copies:
                 records.append((topic_key(name), state.encode()))
             self._settle()
         return tuple(records)
+
+    def finished_plan(self) -> tuple[TrackedRecord, ...]:
+        """Views and programs are in the log. Returns the record that changes."""
+        with self._lock:
+            self._plan = None
+        return ((PLAN_KEY, None),)
 
     def advanced(self, name: QualifiedName, state: TableCopy) -> tuple[TrackedRecord, ...]:
         """A table's copy goes on in the log. Returns the record that changes."""

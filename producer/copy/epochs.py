@@ -7,14 +7,13 @@ from collections.abc import Iterator
 from dataclasses import replace
 from functools import partial
 
-from producer.copy.copies import Answer, ChunkRead, Copies, TableFound, TablesFound
+from producer.copy.copies import Answer, ChunkRead, Copies, ObjectsFound, TableFound, TablesFound
 from producer.copy.state import Step
 from producer.decode.epoch_stream import EpochStream
 from producer.decode.event_decoder import CopiedRows
 from producer.epochs.open_epoch import SealedEpoch
-from schemas.ddl.table_definition import TableDefinition
 from schemas.tables import QualifiedName
-from schemas.wire.epoch import CopyStep, SchemaChanged
+from schemas.wire.epoch import CopyStep
 
 
 def copy_epochs(copies: Copies, stream: EpochStream) -> Iterator[SealedEpoch]:
@@ -28,9 +27,15 @@ def copy_epochs(copies: Copies, stream: EpochStream) -> Iterator[SealedEpoch]:
 def _epochs(answer: Answer, copies: Copies, stream: EpochStream) -> Iterator[SealedEpoch]:
     match answer:
         case TablesFound():
+            for statement in answer.statements:
+                yield stream.insert(ddl=statement)
             yield stream.insert(tracked=copies.planned(answer))
-        case TableFound(ddl=ddl, definition=definition) if ddl is not None and definition is not None:
-            yield _begin(answer, (ddl, definition), copies, stream)
+        case ObjectsFound():
+            for statement in answer.statements:
+                yield stream.insert(ddl=statement)
+            yield stream.insert(tracked=copies.finished_plan())
+        case TableFound() if answer.ddl is not None:
+            yield _begin(answer, copies, stream)
         case TableFound():
             yield stream.insert(tracked=copies.forgotten(answer.work.name))
         case ChunkRead():
@@ -41,9 +46,7 @@ def _epochs(answer: Answer, copies: Copies, stream: EpochStream) -> Iterator[Sea
                 yield _end(answer.work.name, copies, stream)
 
 
-def _begin(
-    found: TableFound, define: tuple[SchemaChanged, TableDefinition], copies: Copies, stream: EpochStream
-) -> SealedEpoch:
+def _begin(found: TableFound, copies: Copies, stream: EpochStream) -> SealedEpoch:
     name, old = found.work.name, copies.state(found.work.name)
     state = replace(
         old,
@@ -55,7 +58,7 @@ def _begin(
         estimate=found.estimate,
     )
     step = CopyStep(old.copy, *name, "begin", old.again, None, None, found.estimate)
-    return stream.insert(step, copies.advanced(name, state), define)
+    return stream.insert(step, copies.advanced(name, state), found.ddl, found.definition)
 
 
 def _rows(chunk: ChunkRead, rows: CopiedRows, copies: Copies, stream: EpochStream) -> SealedEpoch:

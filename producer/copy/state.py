@@ -81,10 +81,11 @@ class TableCopy:
 
 @dataclass(frozen=True)
 class Plan:
-    """What is to be copied, of which the list is not in the log yet.
+    """What is to be copied and is not in the log yet.
 
     Attributes:
         copy: UUID of the copy.
+        objects: whether the list of tables is in the log, and views and stored programs are not.
         tables: patterns such as ``shop.*``, in the form of ``[tables] include``.
         again: whether the tables may have rows downstream, which their copies then remove; else the log has nothing of
             them yet.
@@ -93,6 +94,7 @@ class Plan:
     copy: str
     tables: tuple[str, ...] = ()
     again: bool = False
+    objects: bool = False
 
     def encode(self) -> bytes:
         """Its record."""
@@ -102,7 +104,9 @@ class Plan:
     def decode(cls, record: bytes) -> Plan:
         """The inverse of ``encode``. Raises ValueError, LookupError, TypeError for what is none."""
         data = json.loads(record)
-        return cls(str(data["copy"]), tuple(map(str, data["tables"])), bool(data["again"]))
+        return cls(
+            str(data["copy"]), tuple(map(str, data["tables"])), bool(data["again"]), bool(data["objects"])
+        )
 
 
 _COPY = "copy"

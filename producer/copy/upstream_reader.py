@@ -19,7 +19,17 @@ import pymysql
 from pymysql.connections import Connection
 
 from producer.copy.bounds import bound_of, chunk_query, table_query
-from producer.copy.copies import Answer, Boundary, ChunkRead, Copies, TableFound, TablesFound, Work
+from producer.copy.copies import (
+    Answer,
+    Boundary,
+    ChunkRead,
+    Copies,
+    ObjectsFound,
+    TableFound,
+    TablesFound,
+    Work,
+)
+from producer.copy.objects import object_reader
 from producer.copy.row_encoder import CopySource, RowEncoder, copied_values, session_setup
 from producer.copy.row_packets import RowPackets
 from producer.copy.table_lock import NotVisible, TableLock
@@ -28,7 +38,7 @@ from producer.structures.forms import predicted
 from producer.structures.interpret import Unresolved
 from producer.structures.store import BinlogPosition
 from producer.upstream.connect import UpstreamInfo, connect, describe, query, upstream_errors, variable
-from producer.upstream.structures import list_tables, prepare_to_show, shown_table
+from producer.upstream.structures import prepare_to_show, shown_table
 from relay_store.layout.directory import RelayPosition, file_number
 from schemas.access.server_url import ServerUrl
 from schemas.ddl.table_definition import TableDefinition
@@ -232,14 +242,21 @@ class UpstreamReader:
         self, connection: Connection[Any], info: UpstreamInfo, work: Work
     ) -> Callable[[BinlogPosition], Answer]:
         if work.name == ("", ""):
-            names = self._listed(connection)
-            return lambda visible: TablesFound(work=work, visible=visible, names=names)
+            return self._objects(connection, info, work)
         if not work.is_begun:
             return self._definition(connection, info, work)
         return self._chunk(connection, info, work)
 
-    def _listed(self, connection: Connection[Any]) -> tuple[QualifiedName, ...]:
-        return tuple(sorted(name for name in list_tables(connection) if self._tables.allows(*name)))
+    def _objects(
+        self, connection: Connection[Any], info: UpstreamInfo, work: Work
+    ) -> Callable[[BinlogPosition], Answer]:
+        """Databases and the list of tables; or views and programs."""
+        with object_reader(connection, info.flavor, self._tables) as reader:
+            if work.is_begun:
+                found = (*reader.routines(), *reader.views(), *reader.events())
+                return lambda visible: ObjectsFound(work=work, visible=visible, statements=found)
+            databases, names = tuple(reader.databases()), (*reader.tables().names, *reader.sequences())
+        return lambda visible: TablesFound(work=work, visible=visible, names=names, statements=databases)
 
     def _definition(
         self, connection: Connection[Any], info: UpstreamInfo, work: Work, *, is_held: bool = False

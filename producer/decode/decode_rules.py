@@ -10,6 +10,7 @@ import structlog
 from producer.decode.row_decoder import SchemaName
 from producer.epochs.open_epoch import EpochLimits
 from producer.settings import Skippable, SkipRule
+from schemas.ddl.kinds import ClassifiedStatement
 from schemas.errors import DecodeError, Where
 from schemas.gtid.sets import Flavor, GtidSet
 from schemas.tables import TableFilter
@@ -18,21 +19,25 @@ from schemas.wire.avro_schema import fingerprint_of
 log = structlog.get_logger()
 
 
-def _nothing(db: str, table: str) -> bool:
+def _no_rows(db: str, table: str) -> bool:
+    return False
+
+
+def _no_ddl(statement: ClassifiedStatement) -> bool:
     return False
 
 
 @dataclass(frozen=True)
 class LeftOut:
-    """What is left out of the log because of copies, by schema and table, as of now.
+    """What is left out of the log because of copies, as of now.
 
     Attributes:
         rows: whether a table's rows are left out until its copy begins.
-        ddl: whether its DDL is, since the log has nothing of the table.
+        ddl: whether a DDL is, since the log does not have what it changes.
     """
 
-    rows: Callable[[str, str], bool] = _nothing
-    ddl: Callable[[str, str], bool] = _nothing
+    rows: Callable[[str, str], bool] = _no_rows
+    ddl: Callable[[ClassifiedStatement], bool] = _no_ddl
 
 
 @dataclass(frozen=True)

@@ -152,7 +152,8 @@ class EpochStream:
         self,
         copy: CopyStep | None = None,
         tracked: tuple[TrackedRecord, ...] = (),
-        define: tuple[SchemaChanged, TableDefinition] | None = None,
+        ddl: SchemaChanged | None = None,
+        definition: TableDefinition | None = None,
         rows: CopiedRows | None = None,
     ) -> SealedEpoch:
         """An epoch that the relay log does not have, behind the last one; nothing is in the open one.
@@ -160,11 +161,12 @@ class EpochStream:
         Args:
             copy: the step of a table's copy that it is.
             tracked: records that change with it.
-            define: a table's CREATE TABLE, and its definition, which holds from here on.
+            ddl: its DDL.
+            definition: what the DDL makes of its table.
             rows: its rows.
         """
-        if define is not None:
-            self._decoder.define(*define)
+        if ddl is not None:
+            self._decoder.add_ddl(ddl, definition)
         if rows is not None:
             self._decoder.add_copied(rows, self._end)
         else:

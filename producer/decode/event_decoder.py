@@ -181,9 +181,9 @@ class EventDecoder:
         self._table_ids.new_file()
         self.state.file = EventFile.of(subdir, name, format_description)
 
-    def define(self, created: SchemaChanged, table: TableDefinition) -> None:
-        """The open epoch, in which nothing is, creates a table as the upstream has it here."""
-        self.state.epoch.ddl = self._schema_changes.define(created, table)
+    def add_ddl(self, ddl: SchemaChanged, table: TableDefinition | None) -> None:
+        """The open epoch, in which nothing is, is a DDL that the binlog does not have; one that defines this table."""
+        self.state.epoch.ddl = ddl if table is None else self._schema_changes.define(ddl, table)
 
     def look_up_tables(self) -> None:
         """Look each table up anew: another one may be left out now."""

@@ -24,7 +24,7 @@ from schemas.ddl.table_definition import TableDefinition
 from schemas.errors import DecodeError
 from schemas.gtid.sets import Flavor
 from schemas.letter_case import lowered
-from schemas.tables import QualifiedName, TableFilter
+from schemas.tables import TableFilter
 from schemas.wire.avro_schema import fingerprint_of
 from schemas.wire.epoch import SchemaChanged
 
@@ -75,7 +75,7 @@ class Statements:
     Args:
         skipping: what may be passed over.
         schema_changes: applies DDL.
-        is_left_out: whether a table's DDL is left out.
+        is_left_out: whether a DDL is left out.
     """
 
     def __init__(
@@ -84,7 +84,7 @@ class Statements:
         state: DecodeState,
         skipping: Skipping,
         schema_changes: SchemaChanges,
-        is_left_out: Callable[[str, str], bool] = lambda db, table: False,
+        is_left_out: Callable[[ClassifiedStatement], bool] = lambda statement: False,
     ) -> None:
         self._rules, self._state, self._is_left_out = rules, state, is_left_out
         self._skipping, self._schema_changes = skipping, schema_changes
@@ -113,7 +113,7 @@ class Statements:
 
     def _apply_ddl(self, logged: LoggedStatement) -> None:
         state, epoch = self._state, self._state.epoch
-        if any(self._is_left_out(*name) for name in table_names(logged.statement)):
+        if self._is_left_out(logged.statement):
             epoch.left_out.append(self._schema_changes.apply(logged, state.position))
             return
         if epoch.seq > state.groups.transaction.first or epoch.ddl is not None:
@@ -340,15 +340,9 @@ def is_replicated(statement: ClassifiedStatement, tables: TableFilter) -> bool:
         return statement.program is None or tables.allows(*statement.program)
     if statement.database is not None:
         return tables.allows_database(statement.database)
-    names = table_names(statement)
+    names = statement.table_names
     # If a statement names replicated and excluded tables, the channel applies only its part, or stops.
     return any(tables.allows(db, table) for db, table in names)
-
-
-def table_names(statement: ClassifiedStatement) -> list[QualifiedName]:
-    """The tables that a statement names, before and after it."""
-    names = [(t.db, t.table) for t in statement.tables]
-    return names + [(t.renamed_to_db or t.db, t.renamed_to) for t in statement.tables if t.renamed_to]
 
 
 def tables_not_logged(logged: LoggedStatement, flavor: Flavor, *, folds: bool) -> list[tuple[str, str]]:

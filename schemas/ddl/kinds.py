@@ -65,6 +65,12 @@ class ClassifiedStatement:
     reason: str = ""
     references: tuple[Reference, ...] = ()
 
+    @property
+    def table_names(self) -> list[tuple[str, str]]:
+        """The tables that it names, before and after it."""
+        names = [(t.db, t.table) for t in self.tables]
+        return names + [(t.renamed_to_db or t.db, t.renamed_to) for t in self.tables if t.renamed_to]
+
 
 _MAINTENANCE = "maintenance changes no rows"
 _SERVER = "server objects belong to each server"

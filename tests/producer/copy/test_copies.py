@@ -9,7 +9,16 @@ from typing import Any
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from producer.copy.copies import Answer, Boundary, ChunkRead, Copies, TableFound, TablesFound, Work
+from producer.copy.copies import (
+    Answer,
+    Boundary,
+    ChunkRead,
+    Copies,
+    ObjectsFound,
+    TableFound,
+    TablesFound,
+    Work,
+)
 from producer.copy.epochs import copy_epochs
 from producer.copy.state import PLAN_KEY, Plan, Step
 from producer.decode.event_decoder import CopiedRows
@@ -140,7 +149,8 @@ class Log:
         self,
         copy: CopyStep | None = None,
         tracked: tuple[TrackedRecord, ...] = (),
-        define: Any = None,
+        ddl: SchemaChanged | None = None,
+        definition: TableDefinition | None = None,
         rows: CopiedRows | None = None,
     ) -> SealedEpoch:
         copied: Any = rows.values(b"", 0, RelayPosition("", "", 0)) if rows else []
@@ -186,6 +196,8 @@ class Reader:
 
     def _answer(self, work: Work, rows: Rows, visible: BinlogPosition, size: int) -> Answer:
         if work.name == ("", ""):
+            if work.is_begun:
+                return ObjectsFound(work=work, visible=visible, statements=())
             return TablesFound(work=work, visible=visible, names=(NAME,))
         if not work.is_begun:
             return TableFound(work=work, visible=visible, ddl=DDL, definition=TABLE)
