@@ -403,7 +403,7 @@ class Copies:
         ]
         if not met:
             return []
-        if ddl.kind == "TRUNCATE":
+        if ddl.kind == "TRUNCATE TABLE":
             for name in met:
                 self._tables[name].begins_anew()
             return []
