@@ -14,14 +14,14 @@ from schemas.wire.rows import key_prefix
 
 
 def bound_of(structure: TableStructure) -> Callable[[bytes], tuple[str, ...]]:
-    """A function that reads the SQL literals of the key columns from a Kafka key."""
+    """A function that reads the SQL literals of the key columns from a Kafka key; none of a table without a key."""
     columns = tuple(map(_numbered, structure.key_columns))
     lines = ["v = k", f"p = {len(key_prefix(structure))}", *image_lines(columns, "s")]
-    literals = ", ".join(f"s{number}.decode()" for number in range(len(columns)))
+    literals = "".join(f"s{number}.decode(), " for number in range(len(columns)))
     return compile_function(
         "bound",
         "k",
-        [*lines, f"return ({literals},)"],
+        [*lines, f"return ({literals})"],
         literal_names(columns),
         f"<bound of {structure.name}>",
     )
@@ -60,7 +60,8 @@ def chunk_query(
 def table_query(structure: TableStructure, expressions: str, *, is_versioned: bool) -> str:
     """The SELECT of all rows of a table; arguments as of ``chunk_query``."""
     history = " FOR SYSTEM_TIME ALL" if is_versioned else ""
-    return f"SELECT {expressions} FROM {quoted(structure.db, structure.table)}{history}"
+    # A writer that waits for the reader's lock of a MyISAM table must not make this SELECT wait behind it.
+    return f"SELECT HIGH_PRIORITY {expressions} FROM {quoted(structure.db, structure.table)}{history}"
 
 
 def _above(key: Sequence[str], lower: Sequence[str]) -> str:
