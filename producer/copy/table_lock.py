@@ -5,8 +5,10 @@ from __future__ import annotations
 import threading
 from contextlib import suppress
 from types import TracebackType
+from typing import Any
 
 import pymysql
+from pymysql.connections import Connection
 
 from producer.upstream.connect import connect, query
 from schemas.access.server_url import ServerUrl
@@ -32,15 +34,16 @@ class TableLock:
 
     def __init__(self, url: ServerUrl, name: QualifiedName) -> None:
         self._url, self._name = url, name
-        self._connection = connect(url)
+        self._connection: Connection[Any] | None = None
 
     def __enter__(self) -> TableLock:
-        killer = threading.Timer(_PATIENCE, self._kill)
+        connection = self._connection = connect(self._url)
+        killer = threading.Timer(_PATIENCE, self._kill, (connection.thread_id(),))  # type: ignore[no-untyped-call]
         killer.start()
         try:
-            query(self._connection, f"LOCK TABLES {quoted(*self._name)} READ")
+            query(connection, f"LOCK TABLES {quoted(*self._name)} READ")
         except pymysql.err.MySQLError as error:
-            self._connection.close()
+            connection.close()
             if error.args and error.args[0] == _INTERRUPTED:
                 raise NotVisible from error
             raise
@@ -56,16 +59,18 @@ class TableLock:
 
     def release(self) -> None:
         """Give the lock back."""
-        if self._connection.open:
-            with suppress(pymysql.err.MySQLError, OSError):
-                query(self._connection, "UNLOCK TABLES")
-                self._connection.close()
+        connection, self._connection = self._connection, None
+        if connection is None:
+            return
+        with suppress(pymysql.err.MySQLError, OSError):
+            query(connection, "UNLOCK TABLES")
+        with suppress(pymysql.err.MySQLError, OSError):
+            connection.close()
 
-    def _kill(self) -> None:
+    def _kill(self, number: int) -> None:
         with suppress(Exception):
             other = connect(self._url)
             try:
-                number = self._connection.thread_id()  # type: ignore[no-untyped-call]
                 query(other, f"KILL QUERY {number}")
             finally:
                 other.close()
