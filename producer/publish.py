@@ -25,6 +25,7 @@ from producer.commit import Committer, EpochDestination
 from producer.copy.copier import Copier
 from producer.copy.copies import Boundary, Copies
 from producer.copy.epochs import copy_epochs
+from producer.copy.progress import CopyProgress
 from producer.copy.state import PLAN_KEY, Plan
 from producer.decode.decode_rules import DecodeRules, LeftOut
 from producer.decode.epoch_stream import EpochStream
@@ -98,6 +99,13 @@ class Publisher:
         self._origins = origins or Origins(lambda log_id: ())
         self.progress = PublishProgress()
         self.reached: RelayPosition | None = None
+        self._copies: Copies | None = None
+
+    @property
+    def copy(self) -> CopyProgress | None:
+        """How far copies are; None before the log is open. Any thread may ask."""
+        copies = self._copies
+        return None if copies is None else CopyProgress.of(copies.plan, copies.tables)
 
     def run(
         self,
@@ -133,7 +141,7 @@ class Publisher:
                 log.info("publisher_resumes", epoch=last.epoch, position=str(start.position))
             last = state.last_epoch
             assert last is not None
-            copies = Copies(state.tracked, Boundary.after(last))
+            copies = self._copies = Copies(state.tracked, Boundary.after(last))
             stream = self._stream(start, state, structures, copies, stop_at_gtid)
             with _reading(self._copier, copies):
                 self._publish_until_end(_Output(stream, committer, copies, self._copier, stop), stop, until)

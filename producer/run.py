@@ -12,6 +12,7 @@ from typing import Literal
 
 import structlog
 
+from producer.copy.progress import CopyProgress
 from producer.epochs.open_epoch import EpochLimits, LogState
 from producer.epochs.progress import PublishProgress
 from producer.kafka.connection import ProducerStopped
@@ -83,11 +84,16 @@ class ProducerConfig:
 
 @dataclass(frozen=True)
 class ProducerProgress:
-    """Both halves' counters and the relay log between them, for displays and logs."""
+    """Both halves' counters and the relay log between them, for displays and logs.
+
+    Attributes:
+        copy: tells how far copies are; None before the epoch log is open.
+    """
 
     mirror: MirrorProgress
     publish: PublishProgress
     relay: RelayWriter
+    copy: Callable[[], CopyProgress | None]
 
 
 #: makes the mirror into a relay log; the epoch log's last epoch tells where an empty one begins
@@ -173,7 +179,7 @@ class Producer:
         mirror_stop, publish_stop = threading.Event(), threading.Event()
         mirror = self._make_mirror(info, relay, state.last_epoch)
         publisher = self._make_publisher(info, relay.tail, publish_stop)
-        progress = ProducerProgress(mirror.progress, publisher.progress, relay)
+        progress = ProducerProgress(mirror.progress, publisher.progress, relay, lambda: publisher.copy)
         thread = _MirrorThread(mirror, mirror_stop)
         watch = threading.Thread(
             target=_watch, args=(stop, mirror_stop, publish_stop, lambda: report(progress)), daemon=True

@@ -341,6 +341,11 @@ class Copies:
             return {name: table.state for name, table in self._tables.items()}
 
     @property
+    def next_epoch(self) -> int:
+        """The number of the epoch behind the last one."""
+        return self._boundary.epoch + 1
+
+    @property
     def are_running(self) -> bool:
         """Whether something is left to copy."""
         if self._plan is not None:

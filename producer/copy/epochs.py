@@ -71,7 +71,8 @@ def _rows(chunk: ChunkRead, rows: CopiedRows, copies: Copies, stream: EpochStrea
 def _end(name: QualifiedName, copies: Copies, stream: EpochStream) -> SealedEpoch:
     old = copies.state(name)
     step = CopyStep(old.copy, *name, "end", old.again, None, None, 0)
-    return stream.insert(step, copies.advanced(name, replace(old, step=Step.DONE, incomplete=False)))
+    state = replace(old, step=Step.DONE, incomplete=False, ended=copies.next_epoch)
+    return stream.insert(step, copies.advanced(name, state))
 
 
 def _without(chunk: ChunkRead, copies: Copies) -> CopiedRows:

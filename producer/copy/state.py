@@ -34,6 +34,7 @@ class TableCopy:
         upper: SQL literals of the key columns of the last row that was copied; empty before the first.
         rows: copied so far.
         estimate: the upstream's estimate of all rows.
+        ended: the number of the epoch in which it ended; -1 before.
     """
 
     copy: str
@@ -44,6 +45,7 @@ class TableCopy:
     upper: tuple[str, ...] = ()
     rows: int = 0
     estimate: int = 0
+    ended: int = -1
 
     @property
     def is_unknown(self) -> bool:
@@ -71,7 +73,7 @@ class TableCopy:
         data: dict[str, Any] = json.loads(record)
         found = cls(**data | {"step": Step(data["step"]), "upper": tuple(data["upper"])})
         texts, flags = (found.copy, *found.upper), (found.again, found.incomplete, found.is_held)
-        numbers = (found.rows, found.estimate)
+        numbers = (found.rows, found.estimate, found.ended)
         if not all(isinstance(text, str) for text in texts) or not all(type(n) is int for n in numbers):
             raise ValueError("a field of a table's copy has another type")
         if not all(type(flag) is bool for flag in flags):

@@ -87,6 +87,10 @@ class LogReader:
         """Return the upstream's tables that have had rows up to an epoch."""
         return {(version.db, version.table) for version in self.structures(up_to_epoch)}
 
+    def tracked(self, start: int | None = None) -> Iterator[Record]:
+        """Yield offset, key and value of the producer's records in the tracked topic from an offset on."""
+        return self._records(self._log.tracked_topic, start)
+
     def _records(self, topic: str, start: int | None = None) -> Iterator[Record]:
         with self._reading(topic) as found:
             yield from found.records(start)

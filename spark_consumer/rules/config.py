@@ -31,7 +31,7 @@ class LogAddress:
 
     Attributes:
         bootstrap_servers: Kafka's addresses, ``host:port,host:port``.
-        prefix: the topics are ``<prefix>.rows``, ``<prefix>.epochs`` and ``<prefix>.schemas``.
+        prefix: the topics are ``<prefix>.rows``, ``.epochs``, ``.schemas`` and ``.tracked``.
         kafka_security: the settings for Kafka's login and encryption.
     """
 
@@ -50,6 +50,10 @@ class LogAddress:
     @property
     def schemas_topic(self) -> str:
         return f"{self.prefix}.schemas"
+
+    @property
+    def tracked_topic(self) -> str:
+        return f"{self.prefix}.tracked"
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+from dataclasses import replace
 from threading import Event
 from typing import TYPE_CHECKING
 
@@ -36,6 +38,7 @@ def _run(config: Config, settings: ProducerConfig, stop: Event) -> None:
     from tailrace.channels.relay_marks import follow_channels
     from tailrace.preflight.gate import check_producer
     from tailrace.probe_kafka import probe
+    from tailrace.service.copy_progress import CopyMeter, describe_copy
     from tailrace.service.lifecycle import recovery_hinted
     from tailrace.service.produce_progress import UpstreamBacklog
     from tailrace.service.progress import progress_display
@@ -48,10 +51,12 @@ def _run(config: Config, settings: ProducerConfig, stop: Event) -> None:
     marks = follow_channels(followed_channels(config), settings.relay.dir)
     live = serve_status(settings.relay.dir, PRODUCER, memory.snapshot)
     with recovery_hinted(settings.relay.dir), progress_display("produce") as show, live, marks:
-        backlog = UpstreamBacklog(settings.source)
+        backlog, meter = UpstreamBacklog(settings.source), CopyMeter()
 
         def report(state: ProducerProgress) -> None:
-            memory.state = state
-            show(backlog.snapshot(state))
+            copy = meter.part(state.copy(), time.monotonic())
+            memory.state, memory.copy = state, copy
+            shown = describe_copy(copy) if copy is not None and copy["running"] else ""
+            show(replace(backlog.snapshot(state), copy=shown))
 
         producer(settings, origins(config)).run(stop, report)

@@ -34,6 +34,7 @@ def _print(report: dict[str, Any]) -> None:
     _upstream(table, report["upstream"])
     _relay(table, report["relay"])
     _kafka(table, report["kafka"])
+    _copy(table, report["copy"], is_producing=report["relay"]["memory"] is not None)
     _head(table, "downstream", report["downstream"])
     for channel in report["downstream"]["channels"]:
         _channel(table, channel)
@@ -105,6 +106,25 @@ def _kafka(table: Any, part: dict[str, Any]) -> None:
         table.add_row("", _at(part.get("file"), part.get("position"), part.get("gtids")))
 
 
+def _copy(table: Any, part: dict[str, Any], *, is_producing: bool) -> None:
+    from rich.markup import escape
+
+    from tailrace.service.copy_progress import describe_copy, listed
+
+    if part.get("error") or not (part["running"] or part["tables_total"]):
+        return
+    if not part["running"]:
+        done, rows = counted(part["tables_total"], "table"), counted(part["rows_done"], "row")
+        table.add_row("[bold]copy[/]", f"complete: {done}, {rows}")
+        return
+    color = "green" if is_producing and not part["paused"] else "yellow"
+    table.add_row("[bold]copy[/]", f"[{color}]{escape(describe_copy(part))}[/]")
+    if part["not_begun"]:
+        table.add_row("", f"not begun: {escape(listed(part['not_begun']))}")
+    if not is_producing:
+        table.add_row("", "[yellow]it continues when the producer runs[/]")
+
+
 def _others(table: Any, part: dict[str, Any]) -> None:
     """Add the channels of other pipelines that write to the same server."""
     from rich.markup import escape
@@ -116,6 +136,8 @@ def _others(table: Any, part: dict[str, Any]) -> None:
 
 def _channel(table: Any, channel: dict[str, Any]) -> None:
     from rich.markup import escape
+
+    from tailrace.service.copy_progress import listed
 
     table.add_row(f"[bold]channel {escape(channel['channel'])}[/]", escape(channel.get("target", "")))
     memory, stored = channel["memory"], channel["stored"]
@@ -149,6 +171,10 @@ def _channel(table: Any, channel: dict[str, Any]) -> None:
         table.add_row("", f"worker {worker['Id']}: {done}{ahead}")
     for line in _state(channel):
         table.add_row("", escape(line))
+    if incomplete := channel["copies_incomplete"]:
+        table.add_row(
+            "", f"[yellow]copies that are not complete at this position: {escape(listed(incomplete))}[/]"
+        )
     if error := channel.get("error"):
         table.add_row("", f"[red]stopped at {error['at']}: {error['code']}[/]: {escape(error['what'])}")
         table.add_row("", f"[dim]{escape(error['where'])}  {escape(error['hint'])}[/]")
@@ -176,6 +202,8 @@ def _state(channel: dict[str, Any]) -> list[str]:
             f"the channel did not apply what was written upstream up to {before}; it cannot know whether the tables"
             " contain it",
         ]
+    if channel.get("copies_incomplete"):
+        return ["stopped cleanly at this position"]
     equal = "stopped cleanly; the tables equal the upstream at this position"
     return [equal + "".join(f", except for {what}" for what in _exceptions(channel))]
 

@@ -26,6 +26,7 @@ class Snapshot:
     Attributes:
         done, remaining: in the same unit, such as bytes or epochs.
         paused: why the run is paused; None if it is not.
+        copy: how far the copy of tables is; empty if none is running.
     """
 
     rows: int
@@ -34,6 +35,7 @@ class Snapshot:
     done: float = 0.0
     remaining: float | None = None
     paused: str | None = None
+    copy: str = ""
 
 
 class RateMeter:
@@ -69,6 +71,8 @@ def describe(snapshot: Snapshot, rate: float, left: float | None) -> str:
         parts.append("caught up" if left < 0.5 else f"{left:,.0f} s left")
     if snapshot.paused:
         parts.insert(0, f"paused: {snapshot.paused}")
+    if snapshot.copy:
+        parts.append(f"copy: {snapshot.copy}")
     return " · ".join(parts)
 
 
@@ -109,6 +113,7 @@ def progress_display(title: str) -> Iterator[Callable[[Snapshot], None]]:
                 lag_s=None if snapshot.lag_s is None else round(snapshot.lag_s, 3),
                 seconds_left=None if left is None else round(left),
                 paused=snapshot.paused,
+                copy=snapshot.copy or None,
             )
 
         yield show

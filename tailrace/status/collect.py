@@ -16,10 +16,12 @@ from spark_consumer.apply.tables.position_store import ChannelRow
 from spark_consumer.plan.refusal import cut_values
 from tailrace import servers
 from tailrace.channels.files import files_channels
-from tailrace.config.addresses import files_target, source_url, target_url, targets
+from tailrace.config.addresses import files_target, log_address, source_url, target_url, targets
 from tailrace.config.model import Config
+from tailrace.service.copy_progress import NO_COPY
 from tailrace.service.status_socket import CONSUMER, PRODUCER, query_status
-from tailrace.status.lag import OldestPending, lag
+from tailrace.status.copies import LoggedCopies
+from tailrace.status.lag import OldestPending, is_comparable, lag
 from tailrace.status.position import last_epoch
 
 Part = dict[str, Any]
@@ -43,10 +45,11 @@ def collect(config: Config) -> Part:
     for other in others:
         channels += other.pop("channels", [])
     _add_memory(channels, config.consumer.checkpoint_dir, config.kafka.prefix)
+    report["copy"] = _copy(config, report["relay"]["memory"], kafka, channels)
     pending = OldestPending(config, upstream, kafka)
     for channel in channels:
         channel["lag"] = lag(channel, upstream, kafka, pending.for_channel(channel), time.time())
-    parts = [report[name] for name in ("upstream", "relay", "kafka", "downstream")]
+    parts = [report[name] for name in ("upstream", "relay", "kafka", "copy", "downstream")]
     report["ok"] = all("error" not in part for part in (*parts, *others))
     return report
 
@@ -143,6 +146,25 @@ def kafka_part(config: Config) -> Part:
         "commit_time": _moment(last.last_commit_ms),
         "published_time": _moment(last.published_ms),
     }
+
+
+def _copy(config: Config, producer: Part | None, kafka: Part, channels: list[Part]) -> Part:
+    """Return how far copies are, and add to each channel which are not complete at its position; None: unknown.
+
+    Args:
+        producer: its memory, which also knows the rate.
+    """
+    logged, part = LoggedCopies({}), dict.fromkeys(NO_COPY)
+    try:
+        if kafka.get("epoch") is not None:
+            logged = LoggedCopies.read(log_address(config.kafka))
+        part = logged.part() if "error" not in kafka else part | {"error": kafka["error"]}
+    except TailraceError as error:
+        part |= {"error": error.as_dict()}
+    for channel in channels:
+        is_known = "error" not in part and is_comparable(channel, kafka)
+        channel["copies_incomplete"] = logged.incomplete_at(channel["epoch"]) if is_known else None
+    return (producer or {}).get("copy") or part
 
 
 def downstream_part(config: Config) -> Part:

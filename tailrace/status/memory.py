@@ -29,12 +29,18 @@ def moment(seconds: float | None) -> str | None:
 
 
 class ProducerMemory:
-    """The producer's state for ``tailrace status``; ``state`` is None until the producer sets it."""
+    """The producer's state for ``tailrace status``.
+
+    Attributes:
+        state: None until the producer sets it.
+        copy: how far the copy of tables is; None while it is not known.
+    """
 
     def __init__(self, settings: ProducerConfig) -> None:
         self._settings = settings
         self._process = _process()
         self.state: ProducerProgress | None = None
+        self.copy: Part | None = None
 
     def snapshot(self) -> Part:
         """Return plain data. Raises RuntimeError if the GTID set changed while it was read."""
@@ -56,6 +62,7 @@ class ProducerMemory:
             "receiver": receiver,
             "relay": {"written": _relay(received), "synced": _relay(durable)},
             "publisher": publisher,
+            "copy": self.copy,
         }
 
     def _receiver(self, mirror: MirrorProgress, received: RelayPosition | None) -> Part:
