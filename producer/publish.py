@@ -105,7 +105,8 @@ class Publisher:
     def copy(self) -> CopyProgress | None:
         """How far copies are; None before the log is open. Any thread may ask."""
         copies = self._copies
-        return None if copies is None else CopyProgress.of(copies.plan, copies.tables)
+        paused = None if self._copier is None else self._copier.paused
+        return None if copies is None else CopyProgress.of(copies.plan, copies.tables, paused)
 
     def run(
         self,

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, Literal
 
 from pydantic import AfterValidator, BeforeValidator, Field
 
+from schemas.access.server_url import ServerUrl
+from schemas.errors import ConfigError
 from schemas.letter_case import lowered
 from schemas.settings import Duration, Size, parse_size
 from schemas.tables import compile_pattern
@@ -79,6 +82,20 @@ class EpochSettings:
     ] = 0.2
 
 
+def replica_address(text: str) -> tuple[str, int]:
+    """Host and port of ``host`` or ``host:port``. Raises ConfigError TR150."""
+    url = ServerUrl.parse(f"mysql://{text}/")
+    return url.host, url.port
+
+
+def _check_replica(text: str) -> str:
+    with suppress(ConfigError):
+        host, port = replica_address(text)
+        if text.lower() in (host, f"{host}:{port}", f"[{host}]", f"[{host}]:{port}"):
+            return text
+    raise ValueError("a replica is host or host:port")
+
+
 @dataclass(frozen=True)
 class CopySettings:
     """The fields of ``[copy]``: how tables are copied into the log."""
@@ -87,8 +104,37 @@ class CopySettings:
         int, Field(ge=1, le=64, description="connections to the upstream that read side by side")
     ] = 2
     chunk_rows: Annotated[
-        int, Field(ge=1, description="rows that are read at a time; fewer if they are large")
+        int,
+        Field(ge=1, description="rows that are read at a time; fewer if they are large, or it takes long"),
     ] = 50_000
+    max_rows_per_s: Annotated[
+        int,
+        Field(
+            ge=0,
+            description="rows that all connections together read in a second; 0: as many as they can. A table that has"
+            " to be read at one position is read as fast as possible",
+        ),
+    ] = 0
+    max_threads_running: Annotated[
+        int,
+        Field(
+            ge=0,
+            description="nothing is read while the upstream's Threads_running is above this; it includes the copy's own"
+            " connections; 0: it is not looked at",
+        ),
+    ] = 0
+    replicas: Annotated[
+        tuple[Annotated[str, AfterValidator(_check_replica)], ...],
+        Field(
+            description="replicas of the upstream, host or host:port: nothing is read while one of them is more than"
+            " max-replica-lag behind. The upstream's account must be there too, with REPLICATION CLIENT, on MariaDB"
+            " SLAVE MONITOR",
+            examples=[["db2:3306"]],
+        ),
+    ] = ()
+    max_replica_lag: Annotated[
+        Duration, Field(description="how far the replicas may be behind, as 200ms, 1s, or seconds")
+    ] = 5.0
 
 
 #: a statement that changes rows by its text; a rows event whose images lack what is needed

@@ -7,8 +7,9 @@ from dataclasses import replace
 
 import structlog
 
-from producer.copy.copies import Copies, Work
+from producer.copy.copies import ChunkRead, Copies, Work
 from producer.copy.table_lock import NotVisible
+from producer.copy.throttle import Throttle
 from producer.copy.upstream_reader import NeedsHold, UpstreamReader
 from producer.settings import CopySettings
 from producer.upstream.connect import LoginRefused
@@ -31,6 +32,7 @@ class Copier:
 
     def __init__(self, source: ServerUrl, tables: TableFilter, settings: CopySettings) -> None:
         self._source, self._tables, self._settings = source, tables, settings
+        self._throttle = Throttle(source, settings)
         self._stop = threading.Event()
         self._threads: list[threading.Thread] = []
         self.error: BaseException | None = None
@@ -49,6 +51,12 @@ class Copier:
         self._stop.set()
         for thread in self._threads:
             thread.join()
+        self._throttle.close()
+
+    @property
+    def paused(self) -> str | None:
+        """Why nothing is read just now; None if that is not so."""
+        return self._throttle.paused
 
     def check(self) -> None:
         """Raise what stopped a thread."""
@@ -65,6 +73,8 @@ class Copier:
         reader = UpstreamReader(self._source, self._tables, self._settings)
         try:
             while not self._stop.is_set():
+                if copies.are_running:
+                    self._throttle.wait(self._stop)
                 work = copies.next_work(_IDLE)
                 if work is None:
                     continue
@@ -81,6 +91,8 @@ class Copier:
                     log.warning("copy_waits_for_upstream", table=".".join(work.name), reason=error.message)
                     self._stop.wait(_RETRY)
                 else:
+                    if isinstance(answer, ChunkRead):
+                        self._throttle.has_read(len(answer.keys))
                     copies.hand_in(answer, self._stop)
         finally:
             reader.close()

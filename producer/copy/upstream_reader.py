@@ -61,6 +61,8 @@ _CASCADES = (
 )
 # Bytes of a chunk: its number of rows is chosen for the first, and it ends early at the second.
 _CHUNK, _MOST_BYTES = 8 << 20, 32 << 20
+# Seconds that a chunk is to take; the first and the smallest chunks have this part of the most rows.
+_CHUNK_TIME, _SMALLEST = 0.5, 50
 _NO_SUCH_TABLE = 1146
 _UTF8MB4 = 45  # the id of one of its collations
 
@@ -78,6 +80,7 @@ class _Table(NamedTuple):
     encoder: RowEncoder
     bound: Callable[[bytes], tuple[str, ...]]
     row_size: int
+    row_limit: int
 
 
 class _HeldTable(NamedTuple):
@@ -100,6 +103,11 @@ class UpstreamReader:
         self._open: Connection[Any] | None = None
         self._info: UpstreamInfo | None = None
         self._known: dict[QualifiedName, _Table] = {}
+        self._most_rows = settings.chunk_rows
+        if settings.max_rows_per_s:
+            self._most_rows = min(self._most_rows, max(1, settings.max_rows_per_s // settings.connections))
+        # Small chunks would help nobody where each takes long however small it is.
+        self._least_rows = max(1, self._most_rows // _SMALLEST)
 
     def read(self, work: Work) -> Answer:
         """Read what is asked for.
@@ -289,7 +297,8 @@ class UpstreamReader:
         table = self._known.get(work.name)
         if table is None or table.run != work.run:
             table = self._known[work.name] = self._table(connection, info, work)
-        limit = max(1, min(self._settings.chunk_rows, _CHUNK // max(1, table.row_size)))
+        limit = max(1, min(table.row_limit, _CHUNK // max(1, table.row_size)))
+        begin = time.monotonic()
         sql = chunk_query(
             table.structure, table.encoder.expressions, work.lower, limit, is_versioned=table.is_versioned
         )
@@ -303,9 +312,10 @@ class UpstreamReader:
             counted = len(after)
         if not is_whole:
             self.close()
-        self._known[work.name] = table._replace(
-            row_size=max(1, size // counted) if counted else table.row_size
-        )
+        if counted:
+            seconds = time.monotonic() - begin
+            row_limit = next_limit(counted, seconds, self._least_rows, self._most_rows)
+            self._known[work.name] = table._replace(row_size=max(1, size // counted), row_limit=row_limit)
         upper = table.bound(keys[-1]) if keys else work.lower
         values = partial(_values, work.name, info.server_id, time.time_ns() // 1_000_000)
         is_last = is_whole and counted < limit
@@ -331,7 +341,20 @@ class UpstreamReader:
             raise _cannot(work.name, "its definition does not say for sure how the binlog shows its rows")
         row_size = query(connection, _FACTS, work.name)[0][3]
         encoder, bound = RowEncoder(structure), bound_of(structure)
-        return _Table(work.run, structure, definition.versioned, encoder, bound, int(row_size or 100))
+        return _Table(
+            work.run, structure, definition.versioned, encoder, bound, int(row_size or 100), self._least_rows
+        )
+
+
+def next_limit(rows: int, seconds: float, least: int, most: int) -> int:
+    """The rows of a table's next chunk: as many as take the wanted time, and at most twice those of the last one.
+
+    Args:
+        rows, seconds: of the last chunk.
+        least, most: bounds.
+    """
+    wanted = int(rows * _CHUNK_TIME / max(seconds, 0.001))
+    return max(least, min(wanted, 2 * rows, most))
 
 
 def _values(
