@@ -8,7 +8,6 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Literal
 
 import structlog
 
@@ -21,7 +20,7 @@ from producer.mirror.loop import Mirror, MirrorProgress
 from producer.mirror.purging import Purging
 from producer.mirror.start import check_history, check_log, discard_unpublished
 from producer.publish import Publisher
-from producer.settings import CopySettings, RelaySettings, SkipRule
+from producer.settings import CopySettings, RelaySettings, SkipRule, Start
 from producer.upstream.connect import UpstreamInfo, describe
 from producer.upstream.origins import Origins
 from relay_store.layout import directory as layout
@@ -63,7 +62,7 @@ class ProducerConfig:
 
     source: ServerUrl
     server_id: int
-    start: Literal["earliest", "current", "copy"]
+    start: Start
     relay: RelaySettings
     epoch: EpochLimits
     purge: PurgeRules

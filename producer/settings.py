@@ -17,6 +17,9 @@ from schemas.tables import compile_pattern
 
 MIN_PART_SIZE = 4096  # bytes
 
+#: where a relay log begins: at the upstream's oldest binlog, or at its present end, without or with a copy of its tables
+Start = Literal["copy", "earliest", "current"]
+
 
 def _part_size(size: int) -> int:
     if size != 0 and size < MIN_PART_SIZE:

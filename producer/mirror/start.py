@@ -5,10 +5,10 @@ from __future__ import annotations
 import time
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Literal
 
 import structlog
 
+from producer.settings import Start
 from producer.upstream.connect import UpstreamInfo, describe, purged, set_at_start
 from producer.upstream.history import file_before, missing_before, older_table
 from relay_store.layout.directory import Owner, RelayPosition, StartPosition, file_number, subdir_uuid
@@ -37,7 +37,7 @@ class MirrorStart:
 
     gtid_set: str = ""
     file: str = ""
-    position: Literal["earliest", "current", "copy"] = "earliest"
+    position: Start = "earliest"
     published: EpochCommitted | None = None
     tables: TableFilter = field(default_factory=TableFilter)
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import structlog
 
-from producer.settings import RelaySettings, SkipRule
+from producer.settings import CopySettings, RelaySettings, SkipRule
 from relay_store.purge.purge import PurgeRules
 from schemas.access.server_url import ServerUrl
 from schemas.errors import ConfigError
@@ -70,8 +70,9 @@ def producer_config(
     return ProducerConfig(
         source=source,
         server_id=server_id(config),
-        start=config.source.start if config.source else "earliest",
+        start=config.source.start if config.source else "copy",
         relay=config.relay.plain(RelaySettings),
+        copy=config.copies.plain(CopySettings),
         epoch=config.epoch.plain(EpochLimits),
         purge=config.purge.plain(PurgeRules),
         awaited_readers=relay_readers(config),

@@ -62,9 +62,13 @@ def _inner(annotation: Any) -> type[Section] | None:
     return next(filter(None, map(_inner, get_args(annotation))), None)
 
 
+# The fields of the model by their names in the file, but with underscores.
+_FIELDS = {field.alias or name: field for name, field in Config.model_fields.items()}
+
+
 def _sections(*, lists: bool) -> dict[str, type[Section]]:
     found = {}
-    for name, field in Config.model_fields.items():
+    for name, field in _FIELDS.items():
         section = _inner(field.annotation)
         if name != "channel" and section is not None and _is_list(field.annotation) == lists:
             found[name] = section
@@ -114,10 +118,10 @@ class _Reader:
     def reject_unknown(self, data: Mapping[str, Any]) -> None:
         """Raise ConfigError for unknown sections and fields, before values are checked: most errors are typos."""
         for name, section in data.items():
-            if name.replace("-", "_") not in Config.model_fields or "_" in name:
+            if name.replace("-", "_") not in _FIELDS or "_" in name:
                 allowed = [*SECTIONS, *map(kebab, LISTS), "channel"]
                 raise self._unknown("section", f"[{name}]", name, allowed, self._line(name, None))
-            self._reject_in(name, section, Config.model_fields[name.replace("-", "_")].annotation)
+            self._reject_in(name, section, _FIELDS[name.replace("-", "_")].annotation)
 
     def _reject_in(self, name: str, value: Any, annotation: Any) -> None:
         """Raise ConfigError for unknown fields in a section, a list of sections, or the channels."""
@@ -195,12 +199,7 @@ class _Reader:
 
 
 def _with_absolute_paths(config: Config, base: Path) -> Config:
-    updates: dict[str, Section] = {}
-    for name in SECTIONS:
-        section = getattr(config, name)
-        if section is None:
-            continue
-        updates[name] = _absolute(section, base)
+    updates = {name: _absolute(value, base) for name, value in config if isinstance(value, Section)}
     channels = {name: _absolute(channel, base) for name, channel in config.channel.items()}
     return config.model_copy(update={**updates, "channel": channels})
 

@@ -28,7 +28,7 @@ from pydantic import (
 )
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
 
-from producer.settings import EpochSettings, RelaySettings, SkipRule
+from producer.settings import CopySettings, EpochSettings, RelaySettings, SkipRule, Start
 from relay_store.purge.purge import PurgeRules
 from schemas.access.server_url import ServerUrl
 from schemas.errors import ConfigError, TailraceError
@@ -154,9 +154,10 @@ class Source(Server):
         examples=[7001],
         description="replica id, unique among the upstream's replicas; default: derived from host and prefix",
     )
-    start: Literal["earliest", "current"] = Field(
-        default="earliest",
-        description="where a producer without a relay log starts: at the oldest binlog, or at the present end",
+    start: Start = Field(
+        default="copy",
+        description="where a producer without a relay log starts: copy: at the present end, with a copy of all tables;"
+        " earliest: at the oldest binlog, which must be the first one; current: at the present end",
     )
 
 
@@ -238,6 +239,10 @@ class Kafka(Section):
             if found is None or not 0 < int(found[1] or 1) < 1 << 16:
                 raise ValueError(f"{one} is not host:port")
         return value
+
+
+class Copy(Section, CopySettings):  # type: ignore[misc]
+    """Copies of the upstream's tables into the epoch log."""
 
 
 class Epoch(Section, EpochSettings):  # type: ignore[misc]
@@ -346,6 +351,7 @@ class Config(BaseSettings):
 
     model_config = SettingsConfigDict(
         env_prefix="TAILRACE_",
+        env_prefix_target="all",
         env_nested_delimiter="_",
         env_nested_max_split=1,
         env_ignore_empty=True,
@@ -359,6 +365,8 @@ class Config(BaseSettings):
     purge: Purge = Purge()
     kafka: Kafka = Kafka()
     epoch: Epoch = Epoch()
+    # Pydantic's models have a method `copy`.
+    copies: Copy = Field(default=Copy(), alias="copy")
     target: Target | None = None
     consumer: Consumer = Consumer()
     tables: Tables = Tables()

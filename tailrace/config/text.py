@@ -98,10 +98,10 @@ def _toml(value: Any) -> str:
 def effective(config: Config) -> dict[str, Any]:
     """Return the values of all fields as plain data, with masked passwords."""
     shown: dict[str, Any] = {}
-    for name in (*SECTIONS, *LISTS):
+    for name, field in Config.model_fields.items():
         value = getattr(config, name)
-        if value is not None and value != ():
-            shown[kebab(name)] = _plain(name, value)
+        if name != "channel" and value is not None and value != ():
+            shown[kebab(field.alias or name)] = _plain(name, value)
     if config.channel:
         shown["channel"] = {name: _plain(name, channel) for name, channel in config.channel.items()}
     return shown

@@ -21,7 +21,7 @@ class Operator:
     def __init__(self, folder: Path, upstream: Any, downstream: Any, kafka: Any) -> None:
         self.folder, self.upstream, self.downstream = folder, upstream, downstream
         (folder / "tailrace.toml").write_text(
-            f'[source]\nurl = "mysql://tailrace@127.0.0.1:{upstream.port}/"\nserver-id = 7401\n'
+            f'[source]\nurl = "mysql://tailrace@127.0.0.1:{upstream.port}/"\nserver-id = 7401\nstart = "earliest"\n'
             f'[kafka]\nbootstrap-servers = "{kafka.bootstrap}"\nprefix = "{folder.name}"\n'
             f'[target]\nurl = "mysql://tailrace@127.0.0.1:{downstream.port}/"\n'
             f'[consumer]\n"spark.master" = "local[1]"\n[tables]\ninclude = ["{DB}.*"]\n'

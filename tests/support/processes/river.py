@@ -36,6 +36,7 @@ class River:
             f"""
             [source]
             url = "{upstream.url("tailrace")}"
+            start = "earliest"
             [relay]
             dir = "relay"
             [kafka]

@@ -97,7 +97,7 @@ def test_durations(text: object, seconds: float) -> None:
         (
             '[source]\nurl = "mysql://h"\nstart = "now"',
             "TR103",
-            ["line 3", "'now'", "'earliest' or 'current'"],
+            ["line 3", "'now'", "'copy', 'earliest' or 'current'"],
         ),
         ('[epoch]\nmax-bytes = "3 parsecs"', "TR103", ["3 parsecs", "16MiB"]),
         ('[epoch]\nmax-delay = "soon"', "TR103", ["soon", "200ms"]),
