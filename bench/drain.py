@@ -24,7 +24,8 @@ def write_config(directory: Path, backlog: Backlog, kafka: Kafka, target: MySQL,
     """Write a configuration with only addresses, so that everything else has its default."""
     path = directory / "tailrace.toml"
     path.write_text(
-        f'[source]\nurl = "{backlog.upstream.url("tailrace")}?ssl-mode=disabled"\nserver-id = 7101\nstart = "earliest"\n'
+        f'[source]\nurl = "{backlog.upstream.url("tailrace")}?ssl-mode=disabled"\nserver-id = 7101\n'
+        f'start = "earliest"\n'
         f'[kafka]\nbootstrap-servers = "{kafka.bootstrap}"\nprefix = "{prefix}"\n'
         f'[target]\nurl = "{target.url("tailrace")}?ssl-mode=disabled"\n[tables]\ninclude = ["sbtest.*"]\n'
     )

@@ -160,8 +160,15 @@ class Publisher:
         plan = {PLAN_KEY: Plan(str(uuid.uuid4())).encode()} if start.log_begins == COPY else {}
         changes, folds = (*structures.take_changes(), *plan.items()), self._rules.tables.folds
         epoch = OpenEpoch(0, opened=_now().monotonic)
-        executed, log_begins = str(start.executed), start.log_begins
-        first = seal(epoch, start.position, executed, tracked=changes, folds=folds, log_begins=log_begins)
+        first = seal(
+            epoch,
+            start.position,
+            str(start.executed),
+            tracked=changes,
+            folds=folds,
+            log_begins=start.log_begins,
+            copying=bool(plan),
+        )
         committer.commit(first)
         committer.finish()
         return replace(state, last_epoch=first.record, tracked=plan)
@@ -203,6 +210,7 @@ class Publisher:
             lambda: copies.incomplete,
             copies.is_due,
             lambda: copies.end_position,
+            lambda: copies.are_running,
         )
 
     # -- following the relay log -----------------------------------------------------------------

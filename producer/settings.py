@@ -17,7 +17,7 @@ from schemas.tables import compile_pattern
 
 MIN_PART_SIZE = 4096  # bytes
 
-#: where a relay log begins: at the upstream's oldest binlog, or at its present end, without or with a copy of its tables
+#: where a relay log begins: at the upstream's oldest binlog, or at its present end, with or without a copy of tables
 Start = Literal["copy", "earliest", "current"]
 
 

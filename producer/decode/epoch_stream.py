@@ -29,6 +29,7 @@ class EpochStream:
         incomplete: the tables of which rows may be missing downstream.
         is_awaited: whether something waits for the open epoch to end at a position.
         end_position: where an epoch has to end, even an empty one; None: nowhere.
+        copying: whether something is left to copy.
 
     Attributes:
         here: up to here the relay log is decoded.
@@ -46,11 +47,13 @@ class EpochStream:
         incomplete: Callable[[], Collection[QualifiedName]] = tuple,
         is_awaited: Callable[[BinlogPosition], bool] = lambda position: False,
         end_position: Callable[[], BinlogPosition | None] = lambda: None,
+        copying: Callable[[], bool] = lambda: False,
     ) -> None:
         self._limits, self._folds = rules.limits, rules.tables.folds
         self._decoder, self._state = decoder, decoder.state
         self._structures, self._clock, self._ends = structures, clock, ends
         self._incomplete, self._is_awaited, self._end_position = incomplete, is_awaited, end_position
+        self._copying = copying
         self.here = self.sealed = begin
 
     @property
@@ -235,4 +238,5 @@ class EpochStream:
             folds=self._folds,
             incomplete=self._incomplete(),
             copy=copy,
+            copying=self._copying(),
         )

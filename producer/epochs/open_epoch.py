@@ -282,6 +282,7 @@ def seal(
     log_begins: str | None = None,
     incomplete: Collection[QualifiedName] = (),
     copy: CopyStep | None = None,
+    copying: bool = False,
 ) -> SealedEpoch:
     """End an epoch.
 
@@ -292,6 +293,7 @@ def seal(
         log_begins: of epoch 0, as in its record.
         incomplete: tables of which rows may be missing downstream.
         copy: the step of a table's copy that it is.
+        copying: whether something is left to copy.
     """
     record = EpochCommitted(
         epoch=epoch.number,
@@ -319,6 +321,7 @@ def seal(
         skipped=epoch.events_skipped(),
         log_begins=log_begins,
         copy=copy,
+        copying=copying,
     )
     return SealedEpoch(
         record,

@@ -254,6 +254,7 @@ class EpochCommitted:
     origins: tuple[str, ...] = ()
     log_begins: str | None = None
     copy: CopyStep | None = None
+    copying: bool = False
 
     def encode(self) -> bytes:
         """Encode its record in the epochs topic."""

@@ -14,7 +14,7 @@ from datetime import datetime
 
 from schemas.errors import ConfigError
 from schemas.gtid.sets import GtidSet, MariadbGtidSet, MysqlGtidSet, flavor_of, parse_gtid_set
-from schemas.wire.epoch import ORIGIN, EpochCommitted, PreparedTransaction
+from schemas.wire.epoch import COPY, ORIGIN, EpochCommitted, PreparedTransaction
 
 
 @dataclass(frozen=True)
@@ -126,9 +126,9 @@ class ChannelStart:
 
     @property
     def whole(self) -> bool:
-        """Whether it is certain that the target has everything before it."""
-        origin = self.last is not None and self.last.epoch == 0 and self.last.log_begins == ORIGIN
-        return self.start.startswith("gtid:") or (origin and self.log_position.rows is None)
+        """Whether it is certain that the target has everything before it, or that a copy in the log brings it."""
+        begins = self.last.log_begins if self.last is not None and self.last.epoch == 0 else None
+        return self.start.startswith("gtid:") or (begins in (ORIGIN, COPY) and self.log_position.rows is None)
 
     @property
     def behind(self) -> str:
@@ -152,6 +152,7 @@ class Position:
         rewound_from: JSON of the position before a rewind; None once the channel has reached it again.
         log_id: the id of the epoch log; None before the first epoch.
         origins: ids of the servers and logs that the rows come from, separated by spaces.
+        copying: whether a copy of tables had not come to its end at the end of ``epoch``, so rows may be missing.
     """
 
     epoch: int
@@ -174,6 +175,7 @@ class Position:
     online_tables: str | None = None
     log_id: str | None = None
     origins: str | None = None
+    copying: bool = False
 
     @classmethod
     def first(cls, begin: ChannelStart) -> Position:
@@ -246,6 +248,7 @@ class Position:
             xa_prepared=json.dumps([asdict(p) for p in record.prepared]) if record.prepared else None,
             log_id=record.log_id or self.log_id,
             origins=" ".join(record.origins) or self.origins,
+            copying=record.copying,
         )
 
     @property

@@ -192,6 +192,8 @@ def _state(channel: dict[str, Any]) -> list[str]:
         return [
             f"stopped cleanly; rewound: {again}, and until then the tables are inconsistent with each other"
         ]
+    if channel["copying"]:
+        return ["stopped cleanly; a copy of tables has not come to its end, so rows are missing"]
     if str(channel.get("target", "")).startswith("parquet:"):
         after = "" if channel["began_whole"] else f" after {channel['began_behind']}"
         return [f"stopped cleanly; the files contain every change{after} up to this position"]

@@ -18,7 +18,7 @@ from relay_store.read.start import initial_position, resume_position
 from relay_store.read.tail import RelayTail
 from relay_store.write.whole_groups import keep_whole_groups, server_flavor
 from relay_store.write.writer import RelayWriter
-from schemas.errors import DownstreamError, RelayError, Where
+from schemas.errors import DownstreamError, LogError, RelayError, Where
 from schemas.gtid.sets import Flavor, parse_gtid_set
 from spark_consumer.apply.applier import ChannelState, read_state
 from spark_consumer.apply.tables import channel_tables, position_store, worker_info
@@ -82,6 +82,7 @@ class Recovery:
         Raises:
             RelayError: TR301, a producer is running; TR340, there is no relay log; TR341, it does not reach back to
                 the channel's position; TR311, TR312, it belongs to another pipeline.
+            LogError: TR579, tables are being copied at the channel's position.
             DownstreamError: TR612, the channel has no position; and the errors that stop a consumer.
             DecodeError: the errors that stop a publisher.
         """
@@ -132,6 +133,14 @@ def _take_over(config: ConsumerConfig, session: Session, root: Path, flavor: Fla
             " applied",
             where=Where(epoch=position.epoch + 1),
             hint="run `tailrace consume` to the end of an epoch first, after the position it was rewound from",
+        )
+    if position.copying:
+        raise LogError(
+            "TR579",
+            f"tables are being copied where channel {config.channel} is, and the relay log does not have their rows",
+            where=Where(epoch=position.epoch),
+            hint="run `tailrace consume` until `tailrace status` says that the copy has come to its end; without the"
+            " topics, empty the tables, run `tailrace channel remove`, and begin a new log",
         )
     _begin(position, root, flavor)
     if worker_info.slices_ahead(session, config.key):

@@ -220,6 +220,7 @@ def _channel(row: ChannelRow) -> Part:
         "began_at": row.began_at,
         "began_behind": row.began_behind,
         "began_whole": row.began_whole,
+        "copying": position.copying,
         "rewound_from": position.repeat_until.shown if position.repeat_until else None,
         "updated": row.updated.isoformat(timespec="milliseconds"),
         "last_commit": None,

@@ -52,6 +52,7 @@ CREATE TABLE tailrace.relay_log_info (
   began_behind LONGTEXT COMMENT 'what is before it: a GTID set, or a position in the upstream''s binlog',
   began_whole TINYINT COMMENT '1: nothing is missing before it; 0: unknown',
   origins LONGTEXT COMMENT 'ids of the servers and logs that its rows come from',
+  copying TINYINT NOT NULL COMMENT '1: a copy of tables has not come to its end, so rows may be missing',
   replicates LONGTEXT COMMENT 'JSON: patterns and routes of the last run',
   updated_at TIMESTAMP(6) NOT NULL DEFAULT CURRENT_TIMESTAMP(6) ON UPDATE CURRENT_TIMESTAMP(6),
   PRIMARY KEY (prefix, Channel_name)
@@ -79,6 +80,7 @@ _FIELDS = {
     "online_tables": "online_tables",
     "log_id": "log_id",
     "origins": "origins",
+    "copying": "copying",
 }
 _COLUMNS = ", ".join(_FIELDS)
 _MOVED = [name for name in _FIELDS if name not in ("fencing_token", "ledger_uuid", "ledger_domain")]
@@ -354,4 +356,5 @@ def _values(position: Position, columns: Sequence[str]) -> list[Any]:
 
 
 def _position(row: Sequence[Any]) -> Position:
-    return Position(**dict(zip(_FIELDS.values(), row, strict=True)))
+    fields = dict(zip(_FIELDS.values(), row, strict=True))
+    return Position(**{**fields, "copying": bool(fields["copying"])})

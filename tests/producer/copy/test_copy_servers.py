@@ -84,7 +84,10 @@ def _apply(table: dict[bytes, Image], row: Row) -> None:
 
 
 def _assert_copied(case: Case) -> None:
-    content = _content(case.published())
+    published = case.published()
+    assert published.epochs[0].copying
+    assert not published.epochs[-1].copying
+    content = _content(published)
     for table in TABLES:
         assert content.get(table, Counter()) == Counter(case.sql(f"SELECT * FROM {table}")), table
 

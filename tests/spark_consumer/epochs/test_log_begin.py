@@ -9,7 +9,7 @@ import pytest
 
 from schemas.access.server_url import ServerUrl
 from schemas.errors import LogError
-from schemas.wire.epoch import EPOCH_KEY, ORIGIN, EpochCommitted
+from schemas.wire.epoch import COPY, EPOCH_KEY, ORIGIN, EpochCommitted
 from spark_consumer.epochs.log_reader import LogReader
 from spark_consumer.epochs.position import LogPosition, Position
 from spark_consumer.epochs.start import channel_start, first_position, resume_offset
@@ -111,6 +111,8 @@ def test_a_time_before_what_is_kept_stops_also_where_an_epoch_without_transactio
         ("epoch:2", ORIGIN, False),
         ("time:1970-01-01T00:00:02Z", ORIGIN, False),
         (f"gtid:{UUID}:1-2", ORIGIN, True),
+        (None, COPY, True),
+        ("epoch:2", COPY, False),
         (None, "source.start is current", False),
         (None, None, False),
         (f"gtid:{UUID}:1-2", "source.start is current", True),

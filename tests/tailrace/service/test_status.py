@@ -92,6 +92,7 @@ ENDED = {
     "rewound_from": None,
     "began_whole": True,
     "began_behind": f"{UUID}:1-5",
+    "copying": False,
     "counters": None,
     "decided": 0,
     "target": "mysql://root@127.0.0.1/",
@@ -114,6 +115,8 @@ def test_only_what_is_proved_is_said_of_the_tables() -> None:
     assert "repeated up to epoch 7" in again
     assert "equal" not in again
     assert "equal" not in " ".join(_state({**ENDED, "target": "parquet:/lake", "began_whole": False}))
+    for target in (ENDED["target"], "parquet:/lake"):
+        assert "rows are missing" in " ".join(_state({**ENDED, "target": target, "copying": True}))
 
 
 def test_a_channel_that_runs_runs() -> None:
