@@ -134,7 +134,7 @@ class MariaDB(Database):
 
     flavor = "mariadb"
     _grants: ClassVar[dict[Role, str]] = {
-        "upstream": "SELECT, REPLICATION SLAVE, BINLOG MONITOR",
+        "upstream": "SELECT, SHOW VIEW, EVENT, LOCK TABLES, REPLICATION SLAVE, BINLOG MONITOR",
         "downstream": f"{_DDL_AND_DML}, SET USER, BINLOG ADMIN, BINLOG REPLAY, BINLOG MONITOR, PROCESS",
     }
 
@@ -181,7 +181,7 @@ class MySQL(Database):
 
     flavor = "mysql"
     _grants: ClassVar[dict[Role, str]] = {
-        "upstream": "SELECT, REPLICATION SLAVE, REPLICATION CLIENT",
+        "upstream": "SELECT, SHOW VIEW, EVENT, LOCK TABLES, REPLICATION SLAVE, REPLICATION CLIENT",
         "downstream": f"{_DDL_AND_DML}, SET_ANY_DEFINER, ALLOW_NONEXISTENT_DEFINER, SYSTEM_USER,"
         " REPLICATION CLIENT, REPLICATION_APPLIER, SESSION_VARIABLES_ADMIN",
     }

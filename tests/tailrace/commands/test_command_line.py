@@ -16,41 +16,11 @@ from typing import Any
 import pytest
 
 from tests.support.names import forget_others
+from tests.support.processes.alive import all_of, children_of, processes
 from tests.support.processes.operator import DB, Operator
 from tests.support.waiting import wait_until
 
 pytestmark = pytest.mark.servers
-
-
-def _processes() -> dict[int, tuple[int, list[str]]]:
-    """Parent and command of each process that runs."""
-    found = {}
-    for entry in Path("/proc").glob("[0-9]*"):
-        try:
-            state, parent, *_ = (entry / "stat").read_text().rpartition(")")[2].split()
-            command = (entry / "cmdline").read_text().split("\0")
-        except OSError:
-            continue
-        if state not in "ZX":
-            found[int(entry.name)] = (int(parent), command)
-    return found
-
-
-def _children(pid: int) -> dict[str, int]:
-    """The supervisor's children by their command."""
-    return {
-        command[command.index("tailrace") + 1]: child
-        for child, (parent, command) in _processes().items()
-        if parent == pid and "tailrace" in command
-    }
-
-
-def _all_of(pid: int) -> dict[int, str]:
-    """A process and all that come from it, as a service's are, with their commands."""
-    processes, found = _processes(), {pid}
-    while more := {child for child, (parent, _) in processes.items() if parent in found} - found:
-        found |= more
-    return {one: " ".join(processes[one][1]) for one in found & processes.keys()}
 
 
 def test_a_first_replication_command_by_command(operator: Operator) -> None:
@@ -80,20 +50,20 @@ def test_a_first_replication_command_by_command(operator: Operator) -> None:
 def test_run_brings_back_what_was_killed_and_ends_with_0(operator: Operator) -> None:
     supervisor = operator.start("run")
     operator.insert(0, 100)
-    wait_until(lambda: len(_children(supervisor.pid)) == 2)
+    wait_until(lambda: len(children_of(supervisor.pid)) == 2)
     wait_until(operator.equal)
     for name in ("produce", "consume"):
-        victim = _children(supervisor.pid)[name]
+        victim = children_of(supervisor.pid)[name]
         os.kill(victim, signal.SIGKILL)
         wait_until(partial(_replaced, supervisor.pid, name, victim), f"another {name}")
         first = 1000 if name == "produce" else 2000
         operator.insert(first, first + 100)
     wait_until(operator.equal)
     command_lines = [
-        (Path("/proc") / str(p) / "cmdline").read_text() for p in _children(supervisor.pid).values()
+        (Path("/proc") / str(p) / "cmdline").read_text() for p in children_of(supervisor.pid).values()
     ]
     assert not any("password" in line or "tailrace:tailrace" in line for line in command_lines)
-    children = list(_children(supervisor.pid).values())
+    children = list(children_of(supervisor.pid).values())
     supervisor.send_signal(signal.SIGTERM)
     assert supervisor.wait(60) == 0
     assert not any((Path("/proc") / str(pid)).exists() for pid in children)
@@ -106,15 +76,15 @@ def _signalled(pids: dict[int, str], number: signal.Signals) -> None:
 
 
 def _reached(moment: Callable[[str], bool], pid: int) -> bool:
-    return moment(" ".join(_all_of(pid).values()))
+    return moment(" ".join(all_of(pid).values()))
 
 
 def _replaced(supervisor: int, name: str, victim: int) -> bool:
-    return _children(supervisor).get(name, victim) != victim
+    return children_of(supervisor).get(name, victim) != victim
 
 
 def _gone(pids: dict[int, str]) -> bool:
-    return not pids.keys() & _processes().keys()
+    return not pids.keys() & processes().keys()
 
 
 def test_a_signal_to_every_process_of_a_service_ends_it_in_order(operator: Operator) -> None:
@@ -129,7 +99,7 @@ def test_a_signal_to_every_process_of_a_service_ends_it_in_order(operator: Opera
     for number, moment in zip((signal.SIGINT, signal.SIGHUP, signal.SIGTERM), moments, strict=True):
         consumer = operator.start("consume")
         wait_until(partial(_reached, moment, consumer.pid))
-        everybody = _all_of(consumer.pid)
+        everybody = all_of(consumer.pid)
         _signalled(everybody, number)
         assert consumer.wait(120) == 0, operator.log("consume")
         wait_until(partial(_gone, everybody))
@@ -137,9 +107,9 @@ def test_a_signal_to_every_process_of_a_service_ends_it_in_order(operator: Opera
     assert {"failed", "stopped_with"}.isdisjoint(entry["event"] for entry in said)
     # What is killed leaves nobody behind.
     supervisor = operator.start("run")
-    wait_until(lambda: "spark_consumer.job.daemon" in " ".join(_all_of(supervisor.pid).values()))
-    everybody = _all_of(supervisor.pid)
-    _signalled({supervisor.pid: "", _children(supervisor.pid)["consume"]: ""}, signal.SIGKILL)
+    wait_until(lambda: "spark_consumer.job.daemon" in " ".join(all_of(supervisor.pid).values()))
+    everybody = all_of(supervisor.pid)
+    _signalled({supervisor.pid: "", children_of(supervisor.pid)["consume"]: ""}, signal.SIGKILL)
     wait_until(partial(_gone, everybody))
 
 
@@ -151,8 +121,8 @@ def test_run_until_caught_up_ends_by_itself(operator: Operator) -> None:
 
 def test_children_do_not_outlive_a_killed_supervisor(operator: Operator) -> None:
     supervisor = operator.start("run")
-    wait_until(lambda: len(_children(supervisor.pid)) == 2)
-    children = list(_children(supervisor.pid).values())
+    wait_until(lambda: len(children_of(supervisor.pid)) == 2)
+    children = list(children_of(supervisor.pid).values())
     supervisor.kill()
     wait_until(lambda: not any((Path("/proc") / str(pid)).exists() for pid in children))
 
@@ -168,7 +138,7 @@ def test_an_error_of_one_child_stops_that_one_and_tells_at_the_end(operator: Ope
     wait_until(lambda: bool(_logged(operator, "child_stands")))
     [stands] = _logged(operator, "child_stands")
     assert (stands["child"], stands["code"], stands["others_go_on"]) == ("produce", "TR202", ["consume"])
-    assert list(_children(supervisor.pid)) == ["consume"]
+    assert list(children_of(supervisor.pid)) == ["consume"]
     supervisor.send_signal(signal.SIGTERM)
     assert supervisor.wait(60) == 1
     assert "changed" not in operator.log("run")
@@ -187,7 +157,7 @@ def test_run_waits_for_an_upstream_that_is_down_at_the_start(operator: Operator)
     operator.downstream.execute(f"INSERT INTO {DB}.t VALUES (77, 'in the way')")
     operator.insert(70, 80)
     wait_until(lambda: bool(_logged(operator, "child_stands")))
-    assert list(_children(supervisor.pid)) == ["produce"]
+    assert list(children_of(supervisor.pid)) == ["produce"]
     supervisor.send_signal(signal.SIGTERM)
     assert supervisor.wait(60) == 1
 
