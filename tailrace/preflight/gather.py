@@ -16,7 +16,7 @@ from relay_store.read.start import initial_position
 from schemas.access.server_login import tls_of
 from schemas.errors import TailraceError, UpstreamError
 from schemas.tables import NEVER_REPLICATED, TableFilter
-from schemas.wire.epoch import ORIGIN
+from schemas.wire.epoch import COPY, ORIGIN
 from spark_consumer.epochs.letter_case import in_lower_case
 from spark_consumer.rules.config import ConsumerConfig
 from spark_consumer.rules.rules import Rules
@@ -135,6 +135,8 @@ def _of_log_start(config: Config) -> list[Result]:
         return [Finding("block", "kafka", "log_begins", error.message, error.hint)]
     if why == ORIGIN:
         return [Finding("ok", "kafka", "log_begins", "the log will contain everything ever written upstream")]
+    if why == COPY:
+        return [Finding("ok", "kafka", "log_begins", "the log will begin with a copy of the tables")]
     remedy = "start the producer, copy the upstream's data to the downstream, and start the channel with"
     remedy += " `--from gtid:SET`, the GTID set of the copy"
     what = f"the log will start after {before} ({why}): it will not contain what was written before"
@@ -148,7 +150,7 @@ def _log_start(config: Config) -> tuple[str, str]:
     if root.is_dir() and read_index(root) and (found := initial_position(root, info.flavor)):
         return str(found.executed) or str(found.position), found.log_begins
     tables = TableFilter(config.tables.include, config.tables.exclude, folds=info.folds)
-    position = config.source.start if config.source else "earliest"
+    position = config.source.start if config.source else "copy"
     start = MirrorStart(relay.relay_binlog_gtid, relay.relay_binlog_name, position, tables=tables)
     begin = choose_start(url, info, start)
     return begin.gtid_set or f"{begin.file}:{begin.pos}", begin.log_begins
