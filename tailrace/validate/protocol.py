@@ -1,0 +1,117 @@
+"""Proves rows equal, or different, while both servers are written to. Decision 34 has the proof.
+
+Nothing here knows a server. ``Sides`` gives what the proof needs: reads of both sides, how long to wait, and which rows
+the log has changed between two positions of the channel.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Generic, Protocol, TypeVar
+
+T = TypeVar("T")
+#: the chunk of a table, and the reader of one side in one snapshot
+C = TypeVar("C", contravariant=True)
+P = TypeVar("P")
+E = TypeVar("E")
+
+#: the exact bytes of a row's key columns; rows with the same bytes are one unit
+Key = tuple[bytes, ...]
+Row = tuple[bytes | None, ...]
+#: by bucket: number of rows and sums of their digests
+Sums = Mapping[int, tuple[int, int, int]]
+Digests = Mapping[Key, tuple[bytes, ...]]
+Rows = Mapping[Key, tuple[Row, ...]]
+
+#: how often a row that moves is looked at before it is left pending
+ROUNDS = 8
+#: keys that are settled together
+BATCH = 500
+
+
+class Reader(Protocol[C]):
+    """Reads one side in one snapshot."""
+
+    def sums(self, chunk: C) -> Sums: ...
+
+    def digests(self, chunk: C, buckets: Collection[int]) -> Digests: ...
+
+    def rows(self, keys: Collection[Key]) -> Rows: ...
+
+
+class Sides(Protocol[C, P, E]):
+    """One table on both servers, and the log between them. ``P`` is a channel's position, ``E`` an upstream's end."""
+
+    def position(self) -> P:
+        """Return the channel's position."""
+
+    def downstream(self, read: Callable[[Reader[C]], T]) -> tuple[T, P]:
+        """Read the downstream, and the channel's position in the same snapshot."""
+
+    def upstream(self, read: Callable[[Reader[C]], T], behind: P) -> tuple[T, E]:
+        """Read the upstream with everything up to ``behind``; return an end behind which nothing was read."""
+
+    def wait_until_passed(self, end: E) -> bool:
+        """Wait until the channel's position is at or behind an end; return False if that takes too long."""
+
+    def touched(self, keys: Collection[Key], after: P, until: P) -> Collection[Key]:
+        """Return those keys that the log may have changed after a position.
+
+        The range ends at or behind everything that a read of the downstream at ``until`` may have shown.
+        """
+
+
+@dataclass(frozen=True)
+class Settled:
+    """What is known of the keys that were in question; all others are equal.
+
+    Attributes:
+        different: upstream's and downstream's rows by key; proved.
+        pending: keys that moved in each round.
+    """
+
+    different: Mapping[Key, tuple[tuple[Row, ...], tuple[Row, ...]]] = field(default_factory=dict)
+    pending: frozenset[Key] = frozenset()
+
+
+def chunk_suspects(sides: Sides[C, P, E], chunk: C) -> tuple[int, set[Key]]:
+    """Return how many rows the upstream has in a chunk, and the keys whose rows are not proved equal.
+
+    The downstream is read first, so that the upstream's state is at or behind the downstream's.
+    """
+    below, position = sides.downstream(lambda reader: reader.sums(chunk))
+    above, _ = sides.upstream(lambda reader: reader.sums(chunk), position)
+    rows = sum(count for count, _, _ in above.values())
+    buckets = {n for n in above.keys() | below.keys() if above.get(n) != below.get(n)}
+    if not buckets:
+        return rows, set()
+    there, position = sides.downstream(lambda reader: reader.digests(chunk, buckets))
+    here, _ = sides.upstream(lambda reader: reader.digests(chunk, buckets), position)
+    return rows, {key for key in here.keys() | there.keys() if here.get(key) != there.get(key)}
+
+
+def settle(sides: Sides[C, P, E], keys: Iterable[Key], rounds: int = ROUNDS) -> Settled:
+    """Look at rows again until each is proved equal or different, or has moved in each of ``rounds`` rounds.
+
+    A difference counts only if the log has no change of the row between the position before the upstream was read
+    and the end of what the downstream showed. Then the row had one value upstream all that time, and the downstream,
+    which had passed the upstream's read by then, must have it.
+    """
+    open_keys = set(keys)
+    different: dict[Key, tuple[tuple[Row, ...], tuple[Row, ...]]] = {}
+    for _ in range(rounds):
+        if not open_keys:
+            break
+        wanted = frozenset(open_keys)
+        after = sides.position()
+        above, end = sides.upstream(lambda reader, wanted=wanted: reader.rows(wanted), after)  # type: ignore[misc]
+        if not sides.wait_until_passed(end):
+            break
+        below, until = sides.downstream(lambda reader, wanted=wanted: reader.rows(wanted))  # type: ignore[misc]
+        open_keys = {key for key in wanted if above.get(key, ()) != below.get(key, ())}
+        if open_keys:
+            moved = set(sides.touched(open_keys, after, until))
+            different |= {key: (above.get(key, ()), below.get(key, ())) for key in open_keys - moved}
+            open_keys &= moved
+    return Settled(different, frozenset(open_keys))
