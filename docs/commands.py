@@ -21,7 +21,7 @@ MEANING = {
     ExitCode.FAILED: "failed; stderr gives the code (`TRnnn`), what, where and a hint",
     ExitCode.USAGE: "usage: the command line or the configuration",
     ExitCode.PREFLIGHT: "`check` found something that blocks",
-    ExitCode.DIVERGED: "`compare` found a difference",
+    ExitCode.DIVERGED: "`compare` or `validate` found a difference",
     ExitCode.DAMAGED: "`relay verify` found damage",
 }
 """What an exit code says. Every command has the first three."""
@@ -45,6 +45,7 @@ READ_ON = {
     "stack": "[SETUP.md](SETUP.md#servers-to-try-it-with)",
     "status": "[STATUS.md](STATUS.md)",
     "topic": "[FORMAT.md](FORMAT.md)",
+    "validate": "[OPERATING.md](OPERATING.md#validating-while-replication-runs)",
 }
 """The page that says more about a command, or about all commands of a group that have none of their own."""
 

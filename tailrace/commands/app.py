@@ -19,6 +19,7 @@ from tailrace.commands import (
     run,
     stack,
     status,
+    validate,
 )
 from tailrace.commands.failure import report
 from tailrace.commands.log import schema, topic
@@ -46,6 +47,7 @@ app.command("reset")(reset.reset)
 app.command("check")(check.check)
 app.command("status")(status.status)
 app.command("compare")(compare.compare)
+app.command("validate")(validate.validate)
 app.add_typer(channel.app, name="channel")
 app.add_typer(config.app, name="config")
 app.add_typer(error.app, name="error")

@@ -53,9 +53,9 @@ def read_range(
     """Return the rows with ``low < key <= high`` in the key's order, at most ``limit``."""
     conditions = []
     if low is not None:
-        conditions.append(_key_condition(table.key, low, ">", ">"))
+        conditions.append(key_condition(table.key, low, ">", ">"))
     if high is not None:
-        conditions.append(_key_condition(table.key, high, "<", "<="))
+        conditions.append(key_condition(table.key, high, "<", "<="))
     where = f" WHERE {' AND '.join(conditions)}" if conditions else ""
     order = ", ".join(c.ordered for c in table.key)
     sql = f"SELECT {', '.join(select_list(table))} FROM {table.quoted}{where} ORDER BY {order} LIMIT {limit}"
@@ -64,7 +64,7 @@ def read_range(
         return list(cursor.fetchall())
 
 
-def _key_condition(key: Sequence[ComparedColumn], values: Key, operator: str, last: str) -> str:
+def key_condition(key: Sequence[ComparedColumn], values: Key, operator: str, last: str) -> str:
     """Return a comparison with a key, column by column: servers use no index range for a row constructor."""
     alternatives = []
     for i, column in enumerate(key):

@@ -1,0 +1,74 @@
+"""``tailrace validate``: proves the rows of both servers equal while replication runs."""
+
+from __future__ import annotations
+
+from contextlib import nullcontext
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from tailrace.commands.options import DEFAULT_CONFIG, AsJson, Channel, ConfigFile, print_json, read_config
+
+if TYPE_CHECKING:
+    from tailrace.validate import Report
+
+
+def validate(
+    config: ConfigFile = DEFAULT_CONFIG,
+    channel: Channel = None,
+    table: Annotated[
+        list[str] | None, typer.Option("--table", metavar="DB.TABLE", help="Only these upstream tables.")
+    ] = None,
+    where: Annotated[
+        str, typer.Option("--where", metavar="SQL", help="Only rows for which this is true on their server.")
+    ] = "",
+    max_rows_per_s: Annotated[
+        int, typer.Option("--max-rows-per-s", min=0, metavar="N", help="Read no faster; 0: no limit.")
+    ] = 0,
+    as_json: AsJson = False,
+) -> None:
+    """Prove every row of the channel's tables equal, while replication runs and both servers are written to.
+
+    The servers compute checksums of chunks. Rows of chunks that differ are looked at again when the channel has passed
+    the upstream's position. A row is reported only if it differs and the log has no change of it meanwhile. Rows that
+    never rest are pending. Exit code 4: a row or a structure differs.
+    """
+    from schemas.errors import ExitCode
+    from tailrace.service.progress import live_line
+    from tailrace.validate import validate as run
+
+    loaded = read_config("validate", config)
+    with nullcontext() if as_json else live_line("validate") as line:
+
+        def show(report: Report) -> None:
+            if line is not None:
+                last = report.tables[-1]
+                line(f"{last.table} · {last.rows:,} rows · {last.different} different")
+
+        report = run(loaded, channel, tuple(table or ()), where, max_rows_per_s, show)
+    if as_json:
+        print_json(report.as_dict())
+    else:
+        _print(report)
+    raise typer.Exit(ExitCode.DIVERGED if report.is_different else ExitCode.OK)
+
+
+def _print(report: Report) -> None:
+    from rich.markup import escape
+
+    from schemas.counted import counted
+    from tailrace.service.console import console as open_console
+
+    console = open_console()
+    for table in report.tables:
+        sign = "[bold red]≠[/]" if table.is_different else "[yellow]?[/]" if table.problem else "[green]=[/]"
+        parts = [counted(table.rows, "row")]
+        parts += (
+            [f"{'at least ' if table.more else ''}{table.different:,} different"] if table.different else []
+        )
+        parts += [f"{table.pending:,} pending"] if table.pending else []
+        parts += [table.problem] if table.problem else []
+        console.print(f"{sign} {escape(table.table)}  {escape(', '.join(parts))}")
+        for key in table.keys:
+            console.print(f"    {escape(key)}")
+    console.print(str(report))

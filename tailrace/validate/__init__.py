@@ -1,0 +1,11 @@
+"""Proves that a channel's rows are equal on both servers while they are written to.
+
+``tailrace validate`` calls ``validate``. Decision 34 has the protocol and its proof.
+"""
+
+from __future__ import annotations
+
+from tailrace.validate.result import Report, TableReport
+from tailrace.validate.run import validate
+
+__all__ = ["Report", "TableReport", "validate"]
