@@ -55,6 +55,9 @@ class Sides(Protocol[C, P, E]):
     def wait_until_passed(self, end: E) -> bool:
         """Wait until the channel's position is at or behind an end; return False if that takes too long."""
 
+    def passed(self, position: P, end: E) -> bool:
+        """Return whether a position is at or behind an end."""
+
     def touched(self, keys: Collection[Key], after: P, until: P) -> Collection[Key]:
         """Return those keys that the log may have changed after a position.
 
@@ -109,6 +112,8 @@ def settle(sides: Sides[C, P, E], keys: Iterable[Key], rounds: int = ROUNDS) -> 
         if not sides.wait_until_passed(end):
             break
         below, until = sides.downstream(lambda reader, wanted=wanted: reader.rows(wanted))  # type: ignore[misc]
+        if not sides.passed(until, end):
+            continue  # the channel was rewound meanwhile
         open_keys = {key for key in wanted if above.get(key, ()) != below.get(key, ())}
         if open_keys:
             moved = set(sides.touched(open_keys, after, until))

@@ -237,6 +237,9 @@ class PairSides:
     def wait_until_passed(self, end: UpstreamEnd) -> bool:
         return self._servers.wait_until_passed(end)
 
+    def passed(self, position: ChannelPosition, end: UpstreamEnd) -> bool:
+        return self._servers.passed(position, end)
+
     def touched(
         self, keys: Collection[Key], after: ChannelPosition, until: ChannelPosition
     ) -> Collection[Key]:

@@ -45,7 +45,10 @@ class ModelReader:
 class ModelSides:
     """An upstream with a history, and a channel. A position is a number of transactions."""
 
-    def __init__(self, random: Random, *, workers: bool, busy: int, keys: list[Key]) -> None:
+    def __init__(
+        self, random: Random, *, workers: bool, busy: int, keys: list[Key], rewinds: bool = False
+    ) -> None:
+        self.rewinds, self.repeat_until = rewinds, 0
         self.random, self.workers, self.busy, self.moving = random, workers, busy, keys
         self.log: list[dict[Key, bytes | None]] = []
         self.states: list[Values] = [{key: random.choice([None, b"a", b"b"]) for key in KEYS}]
@@ -72,6 +75,9 @@ class ModelSides:
             change = {key: self.random.choice([None, b"a", b"b"]) for key in changed}
             self.log.append(change)
             self.states.append(self.states[-1] | change)
+        if self.rewinds and self.random.random() < 0.1:
+            self.repeat_until = max(self.repeat_until, self.applied, *self.ahead.values(), 0)
+            self.applied, self.ahead = self.random.randint(0, self.applied), {}
         self.apply(self.random.randint(self.applied, len(self.log)))
         if self.workers:
             slice_end = self.random.randint(self.applied, len(self.log))
@@ -109,8 +115,11 @@ class ModelSides:
             self.apply(self.random.randint(end, len(self.log)))
         return True
 
+    def passed(self, position: int, end: int) -> bool:
+        return position >= end
+
     def touched(self, keys: Collection[Key], after: int, until: int) -> Collection[Key]:
-        top = len(self.log) if self.workers else until
+        top = len(self.log) if self.workers or until < self.repeat_until else until
         self.run()
         return {key for key in keys if any(key in change for change in self.log[after:top])}
 
@@ -121,9 +130,9 @@ def validated(sides: ModelSides) -> Settled:
 
 
 @settings(max_examples=400, deadline=None)
-@given(st.integers(0, 2**32), st.booleans(), st.integers(0, 4))
-def test_nothing_is_reported_that_is_equal(seed: int, workers: bool, busy: int) -> None:
-    sides = ModelSides(Random(seed), workers=workers, busy=busy, keys=KEYS)
+@given(st.integers(0, 2**32), st.booleans(), st.integers(0, 4), st.booleans())
+def test_nothing_is_reported_that_is_equal(seed: int, workers: bool, busy: int, rewinds: bool) -> None:
+    sides = ModelSides(Random(seed), workers=workers, busy=busy, keys=KEYS, rewinds=rewinds)
     for _ in range(5):
         sides.run()
         assert not validated(sides).different
