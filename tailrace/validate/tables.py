@@ -209,13 +209,16 @@ class TableReader:
         return name
 
     def _digest(self, table: ComparedTable) -> str:
-        """Return the expression of a row's digest. Its parts contain no |, and none is the letter N."""
+        """Return the expression of a row's digest. Its parts contain no |, and none is the letter N.
+
+        MySQL 9.7 has no MD5 and no SHA1 any more.
+        """
         parts = []
         for column in table.columns:
             shown = self._shown(table, column)
-            text = shown if column.data_type in _PLAIN else f"MD5({shown})"
+            text = shown if column.data_type in _PLAIN else f"SHA2({shown}, 256)"
             parts.append(f"IFNULL({text}, 'N')")
-        return f"MD5(CONCAT_WS('|', {', '.join(parts)}))"
+        return f"SHA2(CONCAT_WS('|', {', '.join(parts)}), 256)"
 
     def _key(self, table: ComparedTable) -> list[str]:
         if self._pair.division == "whole":
