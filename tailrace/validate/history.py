@@ -66,6 +66,8 @@ class History:
     ) -> set[Key]:
         if epoch.ddl is not None or (epoch.copy and (epoch.copy.db, epoch.copy.table) in tables):
             return keys
+        if any((table.db, table.table) in pair.parents for table in epoch.tables):
+            return keys
         here = [table for table in epoch.tables if (table.db, table.table) in tables]
         if not here:
             return set()

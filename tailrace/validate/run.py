@@ -102,6 +102,7 @@ class _Run:
         self.report = Report()
         self._above: Mapping[str, ComparedTable] = {}
         self._below: Mapping[str, ComparedTable] = {}
+        self._parents: Mapping[tuple[str, str], set[tuple[str, str]]] = {}
         self._certain = False
 
     def pairs(self, only: Sequence[str]) -> Iterator[tuple[list[str], str]]:
@@ -131,6 +132,7 @@ class _Run:
             with servers.reading("upstream"):
                 self._above = read_catalog(servers.upstream, _every)
                 self._collations_above = _collations(servers.upstream)
+                self._parents = _parents(servers.upstream)
             passed = servers.wait_until_passed(servers.end())
             with servers.reading("downstream"):
                 self._below = read_catalog(servers.downstream, _every)
@@ -144,13 +146,27 @@ class _Run:
                 return
 
     def table(self, sources: Sequence[str], name: str) -> None:
-        """Validate one downstream table."""
-        report = TableReport(name)
-        self.report.tables.append(report)
+        """Validate one downstream table, again from its start if DDL changes it meanwhile."""
+        for _ in range(_STRUCTURE_ROUNDS):
+            report = TableReport(name)
+            self.report.tables.append(report)
+            try:
+                self._table(report, [source for source in sources if source in self._above])
+                return
+            except StructureChanged as change:
+                report.problem, report.skipped = f"its structure changed meanwhile: {change}", True
+                failed = self.report.tables.pop()
+            self._read_catalogs()
+        self.report.tables.append(failed)
+
+    def _table(self, report: TableReport, sources: Sequence[str]) -> None:
+        target = self._below.get(report.table)
+        if not sources:
+            report.problem, report.skipped = "dropped meanwhile", True
+            return
         if reason := next(filter(None, map(self._left_out, sources)), ""):
             report.problem, report.skipped = reason, True
             return
-        target = self._below.get(name)
         if target is None:
             self._structure_problem(report, "missing downstream")
             return
@@ -163,12 +179,9 @@ class _Run:
         if isinstance(pair, str):
             self._structure_problem(report, pair)
             return
-        if (target.db, target.name) in self._any_time:
-            pair = replace(pair, any_time=True)
-        try:
-            self._rows(report, pair)
-        except StructureChanged as change:
-            report.problem, report.skipped = f"its structure changed meanwhile: {change}", True
+        parents = _ancestors(self._parents, {(table.db, table.name) for table in pair.sources})
+        any_time = (target.db, target.name) in self._any_time
+        self._rows(report, replace(pair, any_time=any_time, parents=parents))
 
     def _structure_problem(self, report: TableReport, problem: str) -> None:
         """Note a difference of structures, which is one only if the channel had passed the upstream's."""
@@ -288,6 +301,30 @@ def _collations(connection: Connection[Any]) -> Collations:
         db, table, column, collation = map(_text, row)
         found.setdefault((db, table), {})[column] = collation
     return found
+
+
+def _parents(connection: Connection[Any]) -> Mapping[tuple[str, str], set[tuple[str, str]]]:
+    """Return the tables whose changes change rows of a table by foreign keys."""
+    rules = "('CASCADE', 'SET NULL', 'SET DEFAULT')"
+    sql = (
+        "SELECT constraint_schema, table_name, unique_constraint_schema, referenced_table_name"
+        f" FROM information_schema.referential_constraints WHERE delete_rule IN {rules} OR update_rule IN {rules}"
+    )
+    found: dict[tuple[str, str], set[tuple[str, str]]] = {}
+    for row in rows(connection, sql):
+        db, table, other_db, other = map(_text, row)
+        found.setdefault((db, table), set()).add((other_db, other))
+    return found
+
+
+def _ancestors(
+    parents: Mapping[tuple[str, str], set[tuple[str, str]]], tables: set[tuple[str, str]]
+) -> frozenset[tuple[str, str]]:
+    found: set[tuple[str, str]] = set()
+    new = set(tables)
+    while new := {parent for table in new for parent in parents.get(table, ())} - found:
+        found |= new
+    return frozenset(found)
 
 
 def _text(value: Any) -> str:

@@ -87,6 +87,7 @@ class Servers:
     ) -> None:
         self._urls = {"upstream": upstream, "downstream": downstream}
         self._channel, self._patience = channel, patience
+        self._stuck: ChannelPosition | None = None
         self.upstream = connect_raw(upstream, "upstream")
         self.downstream = connect_raw(downstream, "downstream")
         with self.reading("upstream"):
@@ -159,8 +160,10 @@ class Servers:
     def wait_until_passed(self, end: UpstreamEnd) -> bool:
         """Wait until the channel has applied everything up to an end; return False if it takes too long."""
         deadline = time.monotonic() + self._patience
-        while not self.passed(self.position(), end):
-            if time.monotonic() > deadline:
+        while not self.passed(position := self.position(), end):
+            # A channel that has not moved since the last wait is not waited for again.
+            if time.monotonic() > deadline or position == self._stuck:
+                self._stuck = position
                 return False
             time.sleep(_WAIT)
         return True
@@ -259,8 +262,13 @@ def _behind(position: ChannelPosition) -> UpstreamError:
 
 def _channel_position(row: ChannelRow) -> ChannelPosition:
     position = row.position
-    # Workers, a recovery and a rewind write rows ahead of the position.
-    ahead = int(row.stored["Number_of_workers"] or 0) > 1 or position.recovered or position.repeat_until
+    # Workers, a recovery, a rewind and DDL write ahead of the position.
+    ahead = (
+        int(row.stored["Number_of_workers"] or 0) > 1
+        or position.recovered
+        or position.repeat_until
+        or position.ddl_intent
+    )
     last = None if ahead else position.epoch + (position.epoch_rows is not None)
     return ChannelPosition(
         position.epoch,

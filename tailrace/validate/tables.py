@@ -50,6 +50,7 @@ class TablePair:
     Attributes:
         converted: columns that the two sides store in different character sets, in lower case.
         any_time: rows may be ahead of the channel's position.
+        parents: upstream tables whose changes may change rows here by foreign keys. The log does not have those.
     """
 
     sources: tuple[ComparedTable, ...]
@@ -57,6 +58,7 @@ class TablePair:
     division: Division
     converted: frozenset[str] = frozenset()
     any_time: bool = False
+    parents: frozenset[tuple[str, str]] = frozenset()
 
     @property
     def name(self) -> str:
