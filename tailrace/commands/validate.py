@@ -53,6 +53,9 @@ def validate(
     raise typer.Exit(ExitCode.DIVERGED if report.is_different else ExitCode.OK)
 
 
+_SIGNS = {"equal": "[green]=[/]", "different": "[bold red]≠[/]", "pending": "[yellow]?[/]", "left out": "-"}
+
+
 def _print(report: Report) -> None:
     from rich.markup import escape
 
@@ -61,7 +64,7 @@ def _print(report: Report) -> None:
 
     console = open_console()
     for table in report.tables:
-        sign = "[bold red]≠[/]" if table.is_different else "[yellow]?[/]" if table.problem else "[green]=[/]"
+        sign = _SIGNS[table.verdict]
         parts = [counted(table.rows, "row")]
         parts += (
             [f"{'at least ' if table.more else ''}{table.different:,} different"] if table.different else []

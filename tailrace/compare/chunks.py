@@ -56,12 +56,35 @@ def read_range(
         conditions.append(key_condition(table.key, low, ">", ">"))
     if high is not None:
         conditions.append(key_condition(table.key, high, "<", "<="))
-    where = f" WHERE {' AND '.join(conditions)}" if conditions else ""
-    order = ", ".join(c.ordered for c in table.key)
-    sql = f"SELECT {', '.join(select_list(table))} FROM {table.quoted}{where} ORDER BY {order} LIMIT {limit}"
+    return in_order(connection, table, select_list(table), " AND ".join(conditions), limit)
+
+
+def in_order(
+    connection: Connection[Any],
+    table: ComparedTable,
+    selected: Sequence[str],
+    condition: str,
+    limit: int,
+    offset: int = 0,
+) -> list[Row]:
+    """Return at most ``limit`` rows behind the first ``offset`` of those with a condition, in the key's order.
+
+    No rows means that there are none: MariaDB answers a killed SELECT with a range and LIMIT now and then with no rows
+    and no error, but not a killed COUNT.
+    """
+    there = f"FROM {table.quoted}{f' WHERE {condition}' if condition else ''}"
+    order = ", ".join(column.ordered for column in table.key)
     with connection.cursor(Cursor) as cursor:
-        cursor.execute(sql)
-        return list(cursor.fetchall())
+        while True:
+            cursor.execute(
+                f"SELECT {', '.join(selected)} {there} ORDER BY {order} LIMIT {limit} OFFSET {offset}"
+            )
+            if found := list(cursor.fetchall()):
+                return found
+            cursor.execute(f"SELECT COUNT(*) {there}")
+            [(count,)] = cursor.fetchall()
+            if int(count) <= offset:
+                return []
 
 
 def key_condition(key: Sequence[ComparedColumn], values: Key, operator: str, last: str) -> str:

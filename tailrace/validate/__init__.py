@@ -1,6 +1,6 @@
 """Proves that a channel's rows are equal on both servers while they are written to.
 
-``tailrace validate`` calls ``validate``. Decision 34 has the protocol and its proof.
+``tailrace validate`` calls ``validate``. Decision 35 has the protocol and its proof.
 """
 
 from __future__ import annotations

@@ -2,37 +2,43 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Callable, Collection, Iterator, Set
 from decimal import Decimal, InvalidOperation
 from typing import Any
 
-from schemas.wire.epoch import BEGIN, END, EpochCommitted
+from producer.copy.state import Step, load
+from schemas.tables import QualifiedName
+from schemas.wire.epoch import EpochCommitted, SchemaChanged
 from spark_consumer.epochs.log_reader import LogReader
 from tailrace.compare.catalog import ComparedColumn
-from tailrace.config.addresses import log_address
-from tailrace.config.model import Config
 from tailrace.reader.log import EpochReader
 from tailrace.validate.protocol import Key
-from tailrace.validate.tables import TablePair
+from tailrace.validate.tables import StructureChanged, TablePair
 
 _CODECS = {"utf8mb4": "utf-8", "utf8mb3": "utf-8", "utf8": "utf-8", "ascii": "ascii"}
 _NUMBERS = {"tinyint", "smallint", "mediumint", "int", "bigint", "decimal", "float", "double"}
 _MOMENTS = {"date", "time", "datetime", "timestamp", "year"}
 
 
+TRUNCATE = "TRUNCATE"
+#: how the keys of copies begin in the tracked topic
+_COPY = b'["copy",'
+
+
+class BeingCopied(Exception):
+    """Rows of the table may be missing downstream, because a copy of it is not complete there."""
+
+
 class History:
-    """The epochs of the log, read again for each question."""
+    """The epochs of the log. Their rows are read again for each question, their DDL once."""
 
-    def __init__(self, config: Config) -> None:
-        log = log_address(config.kafka)
-        self._log = LogReader(log)
-        self._reader = EpochReader(log.bootstrap_servers, log.prefix, log.kafka_security)
-        self._copying: set[tuple[str, str]] = set()
-        self._looked_to: int | None = None
-
-    def close(self) -> None:
-        """Close the connection to Kafka."""
-        self._reader.__exit__()
+    def __init__(self, log: LogReader, reader: EpochReader) -> None:
+        self._log, self._reader = log, reader
+        self._copies: dict[bytes, bytes] = {}
+        self._copies_read = 0
+        self._first: int | None = None
+        self._next = 0
+        self._statements: list[tuple[int, SchemaChanged]] = []
 
     def end(self) -> int:
         """Return the number of the last committed epoch; -1 without any."""
@@ -44,27 +50,60 @@ class History:
         found = self._log.last_epoch()
         return found.record.source_id if found else None
 
-    def has_ddl(self, offset: int, last: int) -> bool:
-        """Return whether an epoch behind an offset, up to number ``last``, is a DDL."""
-        return any(e.record.ddl is not None for e in self._log.epochs_after(offset) if e.record.epoch <= last)
+    def statements(self, offset: int) -> Iterator[tuple[int, SchemaChanged]]:
+        """Yield the DDL of all epochs behind an offset, with the epochs' offsets."""
+        self._read_on(offset)
+        return ((at, ddl) for at, ddl in self._statements if at > offset)
+
+    def _read_on(self, offset: int) -> None:
+        """Read epochs up to the end of the log, from an offset on or from where they are known already."""
+        if self._first is None or offset < self._first:
+            self._first = self._next = offset
+            self._statements = []
+        for logged in self._log.epochs_after(self._next):
+            self._next = logged.offset
+            if (ddl := logged.record.ddl) is not None:
+                self._statements.append((logged.offset, ddl))
 
     def touched(self, pair: TablePair, keys: Collection[Key], offset: int, last: int) -> Collection[Key]:
-        """Return those keys that epochs behind an offset, up to number ``last``, may have changed."""
-        tables = {(table.db, table.name) for table in pair.sources}
+        """Return those keys that epochs behind an offset, up to number ``last``, may have changed.
+
+        Raises StructureChanged if DDL has changed a table since its structure was read.
+        """
+        self.check_structure(pair.concerns, pair.since)
+        tables = pair.source_names
         moved: set[Key] = set()
         for logged in self._log.epochs_after(offset):
-            if logged.record.epoch > last:
+            if logged.record.epoch > last or len(moved) == len(keys):
                 break
             moved |= self._touched(logged.record, pair, tables, set(keys) - moved)
-            if len(moved) == len(keys):
-                return moved
-        # While a table is copied, rows that no epoch of the range names may be missing downstream.
-        return keys if tables & self._tables_in_copy(last) else moved
+        return moved
+
+    def check_structure(self, concerns: Callable[[SchemaChanged], bool], offset: int) -> None:
+        """Raise StructureChanged if DDL behind an offset concerns a table; TRUNCATE changes rows only."""
+        for _, ddl in self.statements(offset):
+            if ddl.kind != TRUNCATE and concerns(ddl):
+                raise StructureChanged(ddl.kind)
+
+    def check_complete(self, tables: Set[QualifiedName], epoch: int) -> None:
+        """Raise BeingCopied if a copy of upstream tables is not complete behind an epoch."""
+        for offset, key, value in self._log.tracked(self._copies_read):
+            self._copies_read = offset + 1
+            if value is None or key is None:
+                self._copies.pop(key or b"", None)
+            elif key.startswith(_COPY):
+                self._copies[key] = value
+        plan, copies = load(self._copies)
+        if plan is not None and not plan.objects:
+            raise BeingCopied
+        found = [copies[name] for name in tables & copies.keys()]
+        if any(copy.step is not Step.DONE or copy.ended > epoch for copy in found):
+            raise BeingCopied
 
     def _touched(
-        self, epoch: EpochCommitted, pair: TablePair, tables: set[tuple[str, str]], keys: set[Key]
+        self, epoch: EpochCommitted, pair: TablePair, tables: Set[QualifiedName], keys: set[Key]
     ) -> set[Key]:
-        if epoch.ddl is not None or (epoch.copy and (epoch.copy.db, epoch.copy.table) in tables):
+        if epoch.ddl is not None and pair.concerns(epoch.ddl):
             return keys
         if any((table.db, table.table) in pair.parents for table in epoch.tables):
             return keys
@@ -86,19 +125,6 @@ class History:
                     parts = (names.get(column.name.lower(), _UNKNOWN) for column in columns)
                     found |= _matching(wanted, tuple(map(_of_log, columns, parts)))
         return found
-
-    def _tables_in_copy(self, last: int) -> set[tuple[str, str]]:
-        """Return the tables that are being copied at the end of the log."""
-        start = None if self._looked_to is None else self._looked_to + 1
-        for logged in self._log.epochs(start):
-            self._looked_to = logged.offset
-            if (step := logged.record.copy) is None:
-                continue
-            if step.step == BEGIN:
-                self._copying.add((step.db, step.table))
-            elif step.step == END:
-                self._copying.discard((step.db, step.table))
-        return self._copying
 
 
 #: stands for a part of a key that cannot be compared; it may be any value

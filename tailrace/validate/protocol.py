@@ -1,4 +1,4 @@
-"""Proves rows equal, or different, while both servers are written to. Decision 34 has the proof.
+"""Proves rows equal, or different, while both servers are written to. Decision 35 has the proof.
 
 Nothing here knows a server. ``Sides`` gives what the proof needs: reads of both sides, how long to wait, and which rows
 the log has changed between two positions of the channel.

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Literal
 
 from schemas.counted import counted
 
 #: how many rows of each table are listed; further ones are only counted
 MAX_KEYS = 20
+
+Verdict = Literal["equal", "different", "pending", "left out"]
 
 
 @dataclass
@@ -20,8 +22,8 @@ class TableReport:
         different: number of rows proved different.
         pending: number of rows that changed in each look, or for which the channel was too slow.
         keys: the first different rows.
-        problem: why the table cannot be validated, or how its structure differs.
-        skipped: whether ``problem`` is a rule of the channel and no difference.
+        problem: why the table as a whole is not equal, or not known to be; empty if only rows decide.
+        whole: what ``problem`` makes of the table.
         more: whether reading ended early, because very many rows differ.
     """
 
@@ -32,12 +34,19 @@ class TableReport:
     pending: int = 0
     keys: list[str] = field(default_factory=list)
     problem: str = ""
-    skipped: bool = False
+    whole: Verdict = "equal"
     more: bool = False
 
     @property
-    def is_different(self) -> bool:
-        return self.different > 0 or bool(self.problem and not self.skipped)
+    def verdict(self) -> Verdict:
+        """What is known of the table. ``left out``: the channel's rules make it differ."""
+        if self.different:
+            return "different"
+        return "pending" if self.pending and self.whole == "equal" else self.whole
+
+    def set_problem(self, problem: str, whole: Verdict) -> None:
+        """Note what is true of the table as a whole."""
+        self.problem, self.whole = problem, whole
 
 
 @dataclass
@@ -54,7 +63,7 @@ class Report:
 
     @property
     def is_different(self) -> bool:
-        return any(table.is_different for table in self.tables)
+        return any(table.verdict == "different" for table in self.tables)
 
     @property
     def rows(self) -> int:
@@ -62,7 +71,8 @@ class Report:
 
     @property
     def pending(self) -> int:
-        return sum(table.pending for table in self.tables)
+        """Rows that are not decided; a table of which no row is decided counts as one."""
+        return sum(table.pending or (table.verdict == "pending") for table in self.tables)
 
     def as_dict(self) -> dict[str, Any]:
         """Return plain data for ``--json``."""
@@ -74,11 +84,18 @@ class Report:
             "pending": self.pending,
             "position": self.position,
             "seconds": round(self.seconds, 3),
-            "tables": [dict(vars(table)) for table in self.tables],
+            "tables": [_table_dict(table) for table in self.tables],
         }
 
     def __str__(self) -> str:
-        verdict = (
-            "different" if self.is_different else f"equal but {self.pending}" if self.pending else "equal"
-        )
-        return f"{counted(len(self.tables), 'table')}, {counted(self.rows, 'row')}: {verdict}"
+        found = [
+            counted(sum(table.verdict == verdict for table in self.tables), "table") + f" {verdict}"
+            for verdict in ("equal", "different", "pending", "left out")
+            if any(table.verdict == verdict for table in self.tables)
+        ]
+        return f"{counted(self.rows, 'row')}: {', '.join(found) or 'no tables'}"
+
+
+def _table_dict(table: TableReport) -> dict[str, Any]:
+    shown = {name: value for name, value in vars(table).items() if name != "whole"}
+    return {**shown, "verdict": table.verdict}

@@ -3,30 +3,34 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from contextlib import closing
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from pymysql.connections import Connection
 
 from producer.upstream.connect import describe
 from schemas.errors import UpstreamError
-from schemas.tables import TableFilter
+from schemas.tables import QualifiedName, TableFilter
+from schemas.wire.epoch import SchemaChanged
 from spark_consumer.epochs.letter_case import lower_route
+from spark_consumer.epochs.log_reader import LogReader
 from spark_consumer.rules.config import ConsumerConfig
 from spark_consumer.rules.route import Router
 from tailrace.compare.catalog import ComparedTable, Pairing, read_catalog
 from tailrace.compare.chunks import chunk_rows
-from tailrace.config.addresses import source_url, target_url
+from tailrace.config.addresses import log_address, source_url, target_url
 from tailrace.config.channels import server_channel
 from tailrace.config.model import Config
+from tailrace.reader.log import EpochReader
 from tailrace.servers import rows
-from tailrace.validate.history import History
+from tailrace.validate.history import BeingCopied, History
 from tailrace.validate.protocol import BATCH, Key, Settled, chunk_suspects, settle
 from tailrace.validate.result import MAX_KEYS, Report, TableReport
-from tailrace.validate.servers import PairSides, Servers, StructureChanged
-from tailrace.validate.tables import Chunk, Collations, TablePair, TableReader, pair_tables
+from tailrace.validate.servers import PairSides, Servers
+from tailrace.validate.tables import Chunk, Collations, StructureChanged, TablePair, TableReader, pair_tables
 
 Progress = Callable[[Report], None]
 
@@ -62,10 +66,12 @@ def validate(
     channel = channel or config.consumer.channel
     rules = server_channel(config, channel)
     config = config.for_channel(channel)
+    log = log_address(config.kafka)
     with (
         closing(Servers(source_url(config), target_url(config), rules.key, patience)) as servers,
-        closing(History(config)) as history,
+        EpochReader(log.bootstrap_servers, log.prefix, log.kafka_security) as reader,
     ):
+        history = History(LogReader(log), reader)
         _check_source(config, history)
         run = _Run(servers, history, rules, where, max_rows_per_s, progress or (lambda report: None))
         run.report.position = servers.position().executed
@@ -103,7 +109,8 @@ class _Run:
         self._above: Mapping[str, ComparedTable] = {}
         self._below: Mapping[str, ComparedTable] = {}
         self._parents: Mapping[tuple[str, str], set[tuple[str, str]]] = {}
-        self._certain = False
+        self._since, self._passed = -1, False
+        self._goes_to: Callable[[str, str], str] = lambda db, table: ""
 
     def pairs(self, only: Sequence[str]) -> Iterator[tuple[list[str], str]]:
         """Read the tables of both servers, and yield each downstream table with its upstream tables.
@@ -119,31 +126,29 @@ class _Run:
         routes = tuple(map(lower_route, self._rules.routes)) if upper else self._rules.routes
         replicated = TableFilter(self._rules.include, self._rules.exclude, folds=upper).allows
         wanted = TableFilter(only, (), folds=upper).allows
-        pairing = Pairing(replicated, Router(routes, () if lower else None))
+        router = Router(routes, () if lower else None)
+        pairing = Pairing(replicated, router)
+        self._goes_to = lambda db, table: ".".join(router.table(db, table)) if replicated(db, table) else ""
         for sources, target in pairing.pairs(self._above, self._below):
             if any(wanted(self._above[name].db, self._above[name].name) for name in sources):
                 yield sources, target
 
     def _read_catalogs(self) -> None:
-        """Read the structures of both servers until no DDL is between the two reads."""
+        """Read the structures of both servers."""
         servers = self._servers
-        for _ in range(_STRUCTURE_ROUNDS):
-            after = servers.position()
-            with servers.reading("upstream"):
-                self._above = read_catalog(servers.upstream, _every)
-                self._collations_above = _collations(servers.upstream)
-                self._parents = _parents(servers.upstream)
-            passed = servers.wait_until_passed(servers.end())
-            with servers.reading("downstream"):
-                self._below = read_catalog(servers.downstream, _every)
-                self._collations_below = _collations(servers.downstream)
-                engines = (
-                    "SELECT table_schema, table_name FROM information_schema.tables WHERE engine <> 'InnoDB'"
-                )
-                self._any_time = {(_text(db), _text(name)) for db, name in rows(servers.downstream, engines)}
-            self._certain = passed and not self._history.has_ddl(after.offset, self._history.end())
-            if self._certain or not passed:
-                return
+        self._since = servers.position().offset
+        with servers.reading("upstream"):
+            self._above = read_catalog(servers.upstream, _every)
+            self._collations_above = _collations(servers.upstream)
+            self._parents = _parents(servers.upstream)
+        self._passed = servers.wait_until_passed(servers.end())
+        with servers.reading("downstream"):
+            self._below = read_catalog(servers.downstream, _every)
+            self._collations_below = _collations(servers.downstream)
+            engines = (
+                "SELECT table_schema, table_name FROM information_schema.tables WHERE engine <> 'InnoDB'"
+            )
+            self._any_time = {(_text(db), _text(name)) for db, name in rows(servers.downstream, engines)}
 
     def table(self, sources: Sequence[str], name: str) -> None:
         """Validate one downstream table, again from its start if DDL changes it meanwhile."""
@@ -153,8 +158,11 @@ class _Run:
             try:
                 self._table(report, [source for source in sources if source in self._above])
                 return
+            except BeingCopied:
+                report.set_problem("a copy of it is not complete", "pending")
+                return
             except StructureChanged as change:
-                report.problem, report.skipped = f"its structure changed meanwhile: {change}", True
+                report.set_problem(f"its structure changed meanwhile: {change}", "pending")
                 failed = self.report.tables.pop()
             self._read_catalogs()
         self.report.tables.append(failed)
@@ -162,13 +170,17 @@ class _Run:
     def _table(self, report: TableReport, sources: Sequence[str]) -> None:
         target = self._below.get(report.table)
         if not sources:
-            report.problem, report.skipped = "dropped meanwhile", True
+            report.set_problem("dropped meanwhile", "left out")
             return
         if reason := next(filter(None, map(self._left_out, sources)), ""):
-            report.problem, report.skipped = reason, True
+            report.set_problem(reason, "left out")
             return
+        tables = {(self._above[source].db, self._above[source].name) for source in sources}
+        self._history.check_complete(tables, self._servers.position().epoch)
+        parents = _ancestors(self._parents, tables)
+        concerns = partial(_concerns, tables | parents, report.table, self._goes_to)
         if target is None:
-            self._structure_problem(report, "missing downstream")
+            self._structure_problem(report, concerns, "missing downstream")
             return
         pair = pair_tables(
             [self._above[source] for source in sources],
@@ -177,16 +189,21 @@ class _Run:
             same_flavor=self._servers.same_flavor,
         )
         if isinstance(pair, str):
-            self._structure_problem(report, pair)
+            self._structure_problem(report, concerns, pair)
             return
-        parents = _ancestors(self._parents, {(table.db, table.name) for table in pair.sources})
         any_time = (target.db, target.name) in self._any_time
-        self._rows(report, replace(pair, any_time=any_time, parents=parents))
+        self._rows(
+            report, replace(pair, any_time=any_time, parents=parents, since=self._since, concerns=concerns)
+        )
 
-    def _structure_problem(self, report: TableReport, problem: str) -> None:
-        """Note a difference of structures, which is one only if the channel had passed the upstream's."""
-        report.problem = problem if self._certain else f"{problem}; DDL may be on its way"
-        report.skipped = not self._certain
+    def _structure_problem(
+        self, report: TableReport, concerns: Callable[[SchemaChanged], bool], problem: str
+    ) -> None:
+        """Note a difference of structures. Raise StructureChanged if DDL may be the reason."""
+        if not self._passed:
+            raise StructureChanged(f"{problem}, and the channel is behind")
+        self._history.check_structure(concerns, self._since)
+        report.set_problem(problem, "different")
 
     def _left_out(self, source: str) -> str:
         """Return why a table's rows need not be equal; empty if they must."""
@@ -228,6 +245,18 @@ class _Run:
         if self._rate:
             time.sleep(reader.read / self._rate)
             reader.read = 0
+
+
+def _concerns(
+    tables: Set[QualifiedName], target: str, goes_to: Callable[[str, str], str], ddl: SchemaChanged
+) -> bool:
+    """Return whether DDL may change tables, or bring rows of another one into the target."""
+    if ddl.kind == "DROP DATABASE":
+        return any(db.lower() == ddl.default_db.lower() for db, _ in tables)
+    names = {(table.db, table.table) for table in ddl.tables}
+    names |= {(table.renamed_to_db or table.db, table.renamed_to) for table in ddl.tables if table.renamed_to}
+    known = {(db.lower(), table.lower()) for db, table in tables}
+    return any((db.lower(), table.lower()) in known or goes_to(db, table) == target for db, table in names)
 
 
 def _chunks(sides: PairSides, servers: Servers, pair: TablePair) -> Iterator[tuple[Chunk, bool]]:

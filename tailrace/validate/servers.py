@@ -23,7 +23,7 @@ from tailrace.compare.chunks import connect_raw
 from tailrace.servers import Side, is_mariadb, message
 from tailrace.validate.history import History
 from tailrace.validate.protocol import Key
-from tailrace.validate.tables import TablePair, TableReader
+from tailrace.validate.tables import StructureChanged, TablePair, TableReader
 
 T = TypeVar("T")
 
@@ -73,10 +73,6 @@ class UpstreamEnd:
 def order_of(file: str | None, pos: int | None) -> tuple[int, int]:
     """Return a sort key for positions of one server; its binlog files have growing numbers."""
     return (int(file.rpartition(".")[2]), pos or 0) if file else (-1, 0)
-
-
-class StructureChanged(Exception):
-    """A table or column that was there at the start is not there any more."""
 
 
 class Servers:
@@ -246,6 +242,7 @@ class PairSides:
     def touched(
         self, keys: Collection[Key], after: ChannelPosition, until: ChannelPosition
     ) -> Collection[Key]:
+        self._history.check_complete(self._pair.source_names, after.epoch)
         # Everything that the downstream can show was in the log when it was read.
         last = self._history.end() if self._pair.any_time or until.last is None else until.last
         return self._history.touched(self._pair, keys, after.offset, last)

@@ -9,15 +9,17 @@ are compared as documents in the rows' own look.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from pymysql.connections import Connection
 from pymysql.cursors import Cursor
 
+from schemas.tables import QualifiedName
+from schemas.wire.epoch import SchemaChanged
 from tailrace.compare.catalog import ComparedColumn, ComparedTable, align_enum_comparison
-from tailrace.compare.chunks import canonical_rows, key_condition
+from tailrace.compare.chunks import canonical_rows, in_order, key_condition
 from tailrace.validate.protocol import Digests, Key, Row, Rows, Sums
 
 _INTEGERS = {"tinyint", "smallint", "mediumint", "int", "bigint"}
@@ -32,6 +34,10 @@ _DIGITS = 3
 Collations = Mapping[tuple[str, str], Mapping[str, str]]
 #: how a table is divided: key ranges, lists of keys, or not at all (rows without a common key)
 Division = Literal["ranges", "keys", "whole"]
+
+
+class StructureChanged(Exception):
+    """The structures of tables may be others than those that were read; the text says why."""
 
 
 @dataclass(frozen=True)
@@ -51,6 +57,8 @@ class TablePair:
         converted: columns that the two sides store in different character sets, in lower case.
         any_time: rows may be ahead of the channel's position.
         parents: upstream tables whose changes may change rows here by foreign keys. The log does not have those.
+        since: offset of an epoch before the structures were read.
+        concerns: whether DDL may change the tables or their rows.
     """
 
     sources: tuple[ComparedTable, ...]
@@ -58,11 +66,13 @@ class TablePair:
     division: Division
     converted: frozenset[str] = frozenset()
     any_time: bool = False
-    parents: frozenset[tuple[str, str]] = frozenset()
+    parents: frozenset[QualifiedName] = frozenset()
+    since: int = -1
+    concerns: Callable[[SchemaChanged], bool] = lambda ddl: True
 
     @property
-    def name(self) -> str:
-        return f"{self.target.db}.{self.target.name}"
+    def source_names(self) -> frozenset[QualifiedName]:
+        return frozenset((table.db, table.name) for table in self.sources)
 
 
 def pair_tables(
@@ -176,19 +186,16 @@ class TableReader:
 
     def next_key(self, table: ComparedTable, low: Key | None, rows: int) -> Key | None:
         """Return the key ``rows`` rows behind ``low``, in the order of this server; None at the table's end."""
-        keys = self._keys_after(table, low, f"1 OFFSET {rows - 1}")
+        keys = self._keys_after(table, low, 1, rows - 1)
         return keys[0] if keys else None
 
     def keys_after(self, table: ComparedTable, low: Key | None, rows: int) -> list[Key]:
         """Return the next keys behind ``low``, in the order of this server."""
-        return self._keys_after(table, low, str(rows))
+        return self._keys_after(table, low, rows)
 
-    def _keys_after(self, table: ComparedTable, low: Key | None, limit: str) -> list[Key]:
-        order = ", ".join(column.ordered for column in table.key)
-        where = "" if low is None else f" WHERE {key_condition(table.key, low, '>', '>')}"
-        found = self._rows(
-            f"SELECT {', '.join(self._key(table))} FROM {table.quoted}{where} ORDER BY {order} LIMIT {limit}"
-        )
+    def _keys_after(self, table: ComparedTable, low: Key | None, limit: int, offset: int = 0) -> list[Key]:
+        condition = "" if low is None else key_condition(table.key, low, ">", ">")
+        found = in_order(self._connection, table, self._key(table), condition, limit, offset)
         return [tuple(part or b"" for part in row) for row in found]
 
     # -- expressions -----------------------------------------------------------------------------

@@ -9,6 +9,7 @@ import pytest
 
 from tailrace.compare.catalog import ComparedColumn, ComparedTable
 from tailrace.validate.history import _UNKNOWN, _matching, _of_log, _of_server
+from tailrace.validate.protocol import Key
 from tailrace.validate.tables import Division, TablePair, pair_tables
 
 INT = ComparedColumn("id", "int", "", False)
@@ -80,6 +81,9 @@ def test_keys_of_log_and_server(kind: str, charset: str, server: bytes, log: Any
 def test_parts_that_cannot_be_compared_fit_everything() -> None:
     unknown = ComparedColumn("k", "varchar", "gbk", False)
     assert _of_server(unknown, b"a") is _of_log(unknown, "a") is _UNKNOWN
-    wanted = {(1, _UNKNOWN): {(b"1", b"a"), (b"1", b"b")}, (2, _UNKNOWN): {(b"2", b"a")}}
+    wanted: dict[tuple[Any, ...], set[Key]] = {
+        (1, _UNKNOWN): {(b"1", b"a"), (b"1", b"b")},
+        (2, _UNKNOWN): {(b"2", b"a")},
+    }
     assert _matching(wanted, (1, _UNKNOWN)) == {(b"1", b"a"), (b"1", b"b")}
     assert _matching({(1,): {(b"1",)}}, (_UNKNOWN,)) == {(b"1",)}
