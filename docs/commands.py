@@ -33,6 +33,7 @@ READ_ON = {
     "compare": "[OPERATING.md](OPERATING.md#comparing-both-servers)",
     "config": "[SETUP.md](SETUP.md#configuration)",
     "consume": "[OPERATING.md](OPERATING.md), [REPLAY.md](REPLAY.md)",
+    "copy": "[OPERATING.md](OPERATING.md#copying-tables-again)",
     "error": "[OPERATING.md](OPERATING.md#a-refused-event)",
     "produce": "[RELAY_LOG.md](RELAY_LOG.md)",
     "recover": "[RECOVERY.md](RECOVERY.md#the-upstream-and-kafka-are-gone)",

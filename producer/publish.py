@@ -26,7 +26,8 @@ from producer.copy.copier import Copier
 from producer.copy.copies import Boundary, Copies
 from producer.copy.epochs import copy_epochs
 from producer.copy.progress import CopyProgress
-from producer.copy.state import PLAN_KEY, Plan
+from producer.copy.requests import Requests
+from producer.copy.state import PLAN_KEY, Plan, Step
 from producer.decode.decode_rules import DecodeRules, LeftOut
 from producer.decode.epoch_stream import EpochStream
 from producer.decode.event_decoder import EventDecoder
@@ -145,7 +146,8 @@ class Publisher:
             copies = self._copies = Copies(state.tracked, Boundary.after(last))
             stream = self._stream(start, state, structures, copies, stop_at_gtid)
             with _reading(self._copier, copies):
-                self._publish_until_end(_Output(stream, committer, copies, self._copier, stop), stop, until)
+                output = _Output(stream, committer, copies, self._copier, Requests(self._root), stop)
+                self._publish_until_end(output, stop, until)
             if self._mark is not None:
                 self._mark.flush()
 
@@ -221,6 +223,7 @@ class Publisher:
         is_over = _end_of_run(output, stop, until)
         with closing(RelayReader(self._root, stream.here, self._tail)) as reader:
             try:
+                output.pass_on_copies()
                 while not is_over():
                     block = reader.read_block(0.0 if committer.is_under_way else output.wait())
                     if block is not None:
@@ -269,10 +272,11 @@ class _Output:
         committer: Committer,
         copies: Copies,
         copier: Copier | None,
+        requests: Requests,
         stop: threading.Event,
     ) -> None:
         self.stream, self.committer = stream, committer
-        self.copies, self._copier, self._stop = copies, copier, stop
+        self.copies, self._copier, self._requests, self._stop = copies, copier, requests, stop
 
     def pass_on(self, parts: Iterable[Records | SealedEpoch]) -> None:
         """Write and commit what the stream yields, which may take a while."""
@@ -305,6 +309,7 @@ class _Output:
         """
         while self._copier is not None:
             self._copier.check()
+            self._take_request()
             for epoch in copy_epochs(self.copies, self.stream):
                 self.committer.commit(epoch)
             if not self.copies.stands_at(self.stream.binlog_position):
@@ -313,6 +318,24 @@ class _Output:
                 raise Interrupted
             self.committer.finish()
             self.copies.await_answer(_COPY_POLL)
+
+    def _take_request(self) -> None:
+        """Write into the log what an operator asks for; the request goes once it is there."""
+        request = self._requests.waiting()
+        if request is None or (records := self.copies.requested(request)) is None:
+            return
+        if records:
+            epoch = self.stream.insert(tracked=records)
+            self.copies.written(epoch.record)
+            self.committer.commit(epoch)
+            self.committer.finish()
+        self._requests.taken(request)
+        tables = self.copies.tables
+        goes_on = sorted(".".join(name) for name in tables if tables[name].step is not Step.DONE)
+        if request.cancel:
+            log.warning("copies_cancelled", goes_on=goes_on)
+        else:
+            log.info("copy_requested", copy=request.copy, tables=request.tables or "all")
 
 
 @contextmanager

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import structlog
 
-from producer.copy.copies import ChunkRead, Copies, Work
+from producer.copy.copies import ChunkRead, Copies, TableFound, Work
 from producer.copy.table_lock import NotVisible
 from producer.copy.throttle import Throttle
 from producer.copy.upstream_reader import NeedsHold, UpstreamReader
@@ -85,6 +85,8 @@ class Copier:
                 except NotVisible:
                     copies.give_up(work)
                 except TailraceError as error:
+                    if self._is_dropped(work, copies, error):
+                        continue
                     copies.give_up(work)
                     if not error.retryable or isinstance(error, LoginRefused):
                         raise
@@ -107,8 +109,18 @@ class Copier:
         except NotVisible:
             copies.break_off(work)
         except TailraceError as error:
+            if self._is_dropped(work, copies, error):
+                return
             copies.break_off(work)
             if not error.retryable or isinstance(error, LoginRefused):
                 raise
             log.warning("copy_waits_for_upstream", table=".".join(work.name), reason=error.message)
             self._stop.wait(_RETRY)
+
+    def _is_dropped(self, work: Work, copies: Copies, error: TailraceError) -> bool:
+        """Whether a table cannot be copied again and need not be, since readers have it; its copy is dropped then."""
+        if error.code != "TR212" or not copies.can_be_dropped(work):
+            return False
+        log.error("table_not_copied", table=".".join(work.name), reason=error.message, hint=error.hint)
+        copies.hand_in(TableFound(work=work, visible=work.base.position, ddl=None), self._stop)
+        return True

@@ -13,6 +13,7 @@ from collections import deque
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
+from producer.copy.requests import CopyRequest
 from producer.copy.state import PLAN_KEY, Plan, Step, TableCopy, load, topic_key
 from producer.epochs.open_epoch import Records, SealedEpoch, TrackedRecord
 from producer.structures.store import BinlogPosition
@@ -21,7 +22,7 @@ from schemas.ddl.classify import classify
 from schemas.ddl.kinds import ClassifiedStatement, family
 from schemas.ddl.table_definition import TableDefinition
 from schemas.structure import TableStructure
-from schemas.tables import QualifiedName
+from schemas.tables import QualifiedName, TableFilter
 from schemas.wire.epoch import EpochCommitted, SchemaChanged
 from schemas.wire.rows import key_prefix
 
@@ -432,7 +433,7 @@ class Copies:
         self._has_rows = False
         if epoch.source_id != self._boundary.position.server:
             for answer in self._waiting:
-                if answer.visible.server != epoch.source_id:
+                if self._is_of_use(answer.work) and answer.visible.server != epoch.source_id:
                     self._release(answer.work.name)
                     self._table(answer.work.name).begins_anew()
         self._boundary = Boundary.after(epoch)
@@ -454,6 +455,47 @@ class Copies:
                 table.watched_from = None
         watched = [name for name, table in tables if table.watched_from is not None]
         self._prefixes = tuple(key_prefix(TableStructure(*name, ())) for name in watched)
+
+    # -- what an operator asks for ---------------------------------------------------------------
+
+    def requested(self, request: CopyRequest) -> tuple[TrackedRecord, ...] | None:
+        """Copy tables again, or drop copies that have not begun.
+
+        Returns the records that change, none if the log has them already; None if the request has to wait.
+        """
+        with self._lock:
+            if request.cancel:
+                return self._cancel()
+            plan = self._plan
+            known = {table.state.copy for table in self._tables.values()}
+            if request.copy in known or (plan is not None and plan.copy == request.copy):
+                return ()
+            if plan is not None:
+                return None
+            self._plan = Plan(request.copy, request.tables, again=True)
+            self._plan_table.begins_anew()
+            self._lock.notify_all()
+            return ((PLAN_KEY, self._plan.encode()),)
+
+    def _cancel(self) -> tuple[TrackedRecord, ...]:
+        records: list[TrackedRecord] = []
+        if self._plan is not None and self._plan.again:
+            self._plan = None
+            self._plan_table.begins_anew()
+            records.append((PLAN_KEY, None))
+        dropped = [name for name, table in self._tables.items() if table.state.can_be_dropped]
+        for name in dropped:
+            self._release(name)
+            del self._tables[name]
+            records.append((topic_key(name), None))
+        self._settle()
+        return tuple(records)
+
+    def can_be_dropped(self, work: Work) -> bool:
+        """Whether a table need not be copied if it cannot be."""
+        with self._lock:
+            table = self._tables.get(work.name)
+            return table is not None and table.run == work.run and table.state.can_be_dropped
 
     # -- into the log ----------------------------------------------------------------------------
 
@@ -527,11 +569,13 @@ class Copies:
             self._plan = None if plan.again else replace(plan, objects=True)
             records: list[TrackedRecord] = [(PLAN_KEY, self._plan.encode() if self._plan else None)]
             self._plan_table.begins_anew()
+            wanted = TableFilter(plan.tables)
             for name in found.names:
+                if not wanted.allows(*name):
+                    continue
                 old = self._tables.get(name)
-                incomplete = old is not None and old.state.incomplete
-                again = plan.again or incomplete
-                state = TableCopy(plan.copy, again=again, incomplete=incomplete)
+                state = TableCopy(plan.copy, again=plan.again) if old is None else old.state.anew(plan)
+                self._release(name)
                 self._tables[name] = _Table(state, run=old.run + 1 if old else 0)
                 records.append((topic_key(name), state.encode()))
             self._settle()

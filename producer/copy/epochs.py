@@ -27,8 +27,9 @@ def copy_epochs(copies: Copies, stream: EpochStream) -> Iterator[SealedEpoch]:
 def _epochs(answer: Answer, copies: Copies, stream: EpochStream) -> Iterator[SealedEpoch]:
     match answer:
         case TablesFound():
-            for statement in answer.statements:
-                yield stream.insert(ddl=statement)
+            if copies.plan is not None and not copies.plan.again:
+                for statement in answer.statements:
+                    yield stream.insert(ddl=statement)
             yield stream.insert(tracked=copies.planned(answer))
         case ObjectsFound():
             for statement in answer.statements:

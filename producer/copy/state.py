@@ -53,6 +53,11 @@ class TableCopy:
         return self.step is Step.WAITING and not self.again
 
     @property
+    def can_be_dropped(self) -> bool:
+        """Whether readers have the whole table without this copy, which has not begun."""
+        return self.step is Step.WAITING and self.again and not self.incomplete
+
+    @property
     def leaves_out_rows(self) -> bool:
         """Whether the table's changes are of no use to a reader, whose rows of it are removed before more come."""
         return self.is_unknown or (self.step is Step.WAITING and self.is_held and self.incomplete)
@@ -62,6 +67,11 @@ class TableCopy:
         if not self.is_held or self.step is not Step.RUNNING:
             return self
         return replace(self, step=Step.WAITING, again=True, upper=(), rows=0)
+
+    def anew(self, plan: Plan) -> TableCopy:
+        """The same, as a part of another copy. A copy that runs begins again; one of a new table is still its first."""
+        again = self.incomplete or (plan.again and not self.is_unknown)
+        return TableCopy(plan.copy, again=again, incomplete=self.incomplete, is_held=self.is_held)
 
     def encode(self) -> bytes:
         """Its record."""

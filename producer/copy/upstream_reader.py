@@ -10,7 +10,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from functools import partial
 from typing import Any, NamedTuple
@@ -126,6 +126,16 @@ class UpstreamReader:
             if visible.server != info.server_uuid:
                 raise NotVisible
             return found(visible)
+        except TailraceError:
+            self.close()
+            raise
+
+    def check(self, name: QualifiedName) -> None:
+        """Raise UpstreamError TR212 if a table cannot be copied."""
+        work = Work(name, 0, Boundary(-1, "", BinlogPosition("", 0, 0)), is_begun=False)
+        try:
+            with upstream_errors(self._url), suppress(NeedsHold):
+                self._definition(*self._connected(), work)
         except TailraceError:
             self.close()
             raise

@@ -7,6 +7,7 @@ start.toml                        start position of this relay log and its reaso
 lower-case-names                  exists if the upstream has all names in lower case
 default-engine                    default_storage_engine of the upstream, if known
 recovered.toml                    positions at which an epoch must end (``epoch_ends.py``)
+copy-request.json                 copies that an operator asks for, until the publisher takes the request
 readers/<name>.toml               position from which a registered reader still needs files
 server-uuid.index                 one sub-directory per line, oldest first
 <server-uuid>.000001/relay.meta   TOML: binlog-name, binlog-pos, binlog-gtid

@@ -12,6 +12,7 @@ from tailrace.commands import (
     compare,
     config,
     consume,
+    copy,
     error,
     produce,
     recover,
@@ -43,6 +44,7 @@ app.command("produce")(produce.produce)
 app.command("consume")(consume.consume)
 app.command("run")(run.run)
 app.command("recover")(recover.recover)
+app.command("copy")(copy.copy)
 app.command("reset")(reset.reset)
 app.command("check")(check.check)
 app.command("status")(status.status)

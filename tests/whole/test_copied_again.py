@@ -1,0 +1,116 @@
+"""Tables are copied again while clients write to them: what somebody changed downstream is mended."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from compose.databases import Database
+from compose.kafka import Kafka
+from producer.copy.requests import REQUEST_NAME
+from producer.settings import CopySettings
+from schemas.access.server_url import ServerUrl
+from schemas.errors import ConfigError, RelayError
+from spark_consumer.rules.config import ConsumerConfig
+from tailrace.request_copy import ask_for_copy, cancel_copies
+from tests.support.applying.consuming import consume
+from tests.support.epochs.producer_case import Case, producer_case
+from tests.support.epochs.written_tables import TABLES, fill, writing
+
+pytestmark = pytest.mark.servers
+
+# The clients leave these rows alone, so that only a copy can mend them.
+_UPSTREAM = (
+    "INSERT INTO orders VALUES (5000, 'one', 1), (5001, 'two', 2)",
+    "INSERT INTO items VALUES (5000, 9, 'one'), (5001, 9, 'two')",
+    "INSERT INTO names VALUES ('quiet one', 1), ('quiet two', 2)",
+    "INSERT INTO events VALUES (5000, 'one'), (5000, 'one'), (5001, 'two')",
+    "INSERT INTO visits VALUES (5000, 1), (5001, 2)",
+)
+_PLANTED = (
+    "DELETE FROM orders WHERE id = 5000",
+    "UPDATE orders SET id = 6000, n = -1 WHERE id = 5001",
+    "UPDATE items SET note = 'wrong' WHERE order_id = 5001",
+    "INSERT INTO names VALUES ('of nobody', 1)",
+    "DELETE FROM events WHERE n = 5000 LIMIT 1",
+    "INSERT INTO visits VALUES (5002, 3)",
+)
+
+
+@pytest.fixture
+def case(upstream: Database, kafka: Kafka, tmp_path: Path) -> Iterator[Case]:
+    with producer_case(upstream, kafka.bootstrap, tmp_path, start="copy") as made:
+        fill(made)
+        made.sql(*_UPSTREAM)
+        made.catch_up()
+        yield made
+
+
+def _channel(case: Case, downstream: Database) -> ConsumerConfig:
+    downstream.execute(f"DROP DATABASE IF EXISTS {case.db}", f"CREATE DATABASE {case.db}")
+    return ConsumerConfig(
+        case.config.bootstrap_servers,
+        case.config.prefix,
+        ServerUrl.parse(downstream.url("tailrace")),
+        channel=case.db,
+        max_batch_rows=3000,
+    )
+
+
+def _assert_equal(case: Case, downstream: Database) -> None:
+    for table in TABLES:
+        query = f"SELECT * FROM {case.db}.{table}"
+        assert sorted(downstream.execute(query)) == sorted(case.upstream.execute(query)), table
+
+
+def test_a_copy_again_mends_a_channel(case: Case, downstream: Database) -> None:
+    config = _channel(case, downstream)
+    consume(config)
+    with downstream.connect(database=case.db) as connection, connection.cursor() as cursor:
+        for statement in _PLANTED:
+            cursor.execute(statement)
+        connection.commit()
+    asked = ask_for_copy(case.config, [f"{case.db}.*"])
+    assert "5 tables" in asked[0]
+    assert "no producer" in asked[1]
+    killed = case.process("copy.before_removal", until_caught_up=True)
+    assert killed.wait() == -9
+    assert (case.config.relay.dir / REQUEST_NAME).exists()
+    with writing(case, 7):
+        case.catch_up(copy=CopySettings(chunk_rows=100))
+    case.catch_up()
+    assert not (case.config.relay.dir / REQUEST_NAME).exists()
+    consume(config)
+    _assert_equal(case, downstream)
+    begun = [e.copy for e in case.published().epochs if e.copy is not None and e.copy.step == "begin"]
+    # A table that is read while the publisher stands still may have to be begun twice.
+    assert {step.copy for step in begun if step.again and step.table == "orders"} == {begun[-1].copy}
+    assert len([step for step in begun if step.table == "orders"]) == 2
+    downstream.execute(f"DROP DATABASE {case.db}")
+
+
+def test_requests_that_cannot_be_fulfilled(case: Case) -> None:
+    config, file = case.config, case.config.relay.dir / REQUEST_NAME
+    with pytest.raises(ConfigError, match=r"no table .*\.missing"):
+        ask_for_copy(config, [f"{case.db}.orders", f"{case.db}.missing"])
+    other = replace(config, exclude=(f"{case.db}.orders",))
+    with pytest.raises(ConfigError, match="leave it out"):
+        ask_for_copy(other, [f"{case.db}.orders"])
+    assert not file.exists()
+    epochs = len(case.published().epochs)
+    ask_for_copy(config, [])
+    with pytest.raises(RelayError, match="earlier request"):
+        ask_for_copy(config, [f"{case.db}.orders"])
+    assert len(cancel_copies(config)) == 2
+    case.catch_up()
+    file.write_text(json.dumps({"tables": ["a.b.c"], "cancel": False, "copy": "x"}))
+    case.catch_up()
+    assert not file.exists()
+    file.symlink_to("owner.toml")
+    case.catch_up()
+    assert file.is_symlink()
+    assert all(epoch.copy is None for epoch in case.published().epochs[epochs:])
