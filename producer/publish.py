@@ -27,12 +27,12 @@ from producer.copy.copies import Boundary, Copies
 from producer.copy.epochs import copy_epochs
 from producer.copy.progress import CopyProgress
 from producer.copy.requests import Requests
-from producer.copy.state import PLAN_KEY, Plan, Step
+from producer.copy.state import PLAN_KEY, REPLICATED_KEY, Plan, Replicated, Step
 from producer.decode.decode_rules import DecodeRules, LeftOut
 from producer.decode.epoch_stream import EpochStream
 from producer.decode.event_decoder import EventDecoder
 from producer.decode.nested_events import PreparedTransactions
-from producer.epochs.open_epoch import LogState, Now, OpenEpoch, Records, SealedEpoch, seal
+from producer.epochs.open_epoch import LogState, Now, OpenEpoch, Records, SealedEpoch, TrackedRecord, seal
 from producer.epochs.progress import PublishProgress
 from producer.publish_start import (
     PublishStart,
@@ -51,6 +51,7 @@ from relay_store.layout.readers import Mark
 from relay_store.read.reader import RelayBlock, RelayReader
 from relay_store.read.tail import RelayTail
 from schemas.gtid.sets import parse_gtid_set
+from schemas.tables import TableFilter
 from schemas.wire.epoch import COPY
 
 log = structlog.get_logger()
@@ -143,7 +144,7 @@ class Publisher:
                 log.info("publisher_resumes", epoch=last.epoch, position=str(start.position))
             last = state.last_epoch
             assert last is not None
-            copies = self._copies = Copies(state.tracked, Boundary.after(last))
+            copies = self._copies = Copies(state.tracked, state.versions.keys(), Boundary.after(last))
             stream = self._stream(start, state, structures, copies, stop_at_gtid)
             with _reading(self._copier, copies):
                 output = _Output(stream, committer, copies, self._copier, Requests(self._root), stop)
@@ -159,21 +160,24 @@ class Publisher:
         Returns:
             the log's state behind it.
         """
-        plan = {PLAN_KEY: Plan(str(uuid.uuid4())).encode()} if start.log_begins == COPY else {}
-        changes, folds = (*structures.take_changes(), *plan.items()), self._rules.tables.folds
+        tables = self._rules.tables
+        records = {REPLICATED_KEY: Replicated(tables.include, tables.exclude).encode()}
+        if start.log_begins == COPY:
+            records[PLAN_KEY] = Plan(str(uuid.uuid4())).encode()
+        changes = (*structures.take_changes(), *records.items())
         epoch = OpenEpoch(0, opened=_now().monotonic)
         first = seal(
             epoch,
             start.position,
             str(start.executed),
             tracked=changes,
-            folds=folds,
+            folds=tables.folds,
             log_begins=start.log_begins,
-            copying=bool(plan),
+            copying=PLAN_KEY in records,
         )
         committer.commit(first)
         committer.finish()
-        return replace(state, last_epoch=first.record, tracked=plan)
+        return replace(state, last_epoch=first.record, tracked=records)
 
     def _stream(
         self,
@@ -223,7 +227,7 @@ class Publisher:
         is_over = _end_of_run(output, stop, until)
         with closing(RelayReader(self._root, stream.here, self._tail)) as reader:
             try:
-                output.pass_on_copies()
+                output.begin(self._rules.tables)
                 while not is_over():
                     block = reader.read_block(0.0 if committer.is_under_way else output.wait())
                     if block is not None:
@@ -278,6 +282,12 @@ class _Output:
         self.stream, self.committer = stream, committer
         self.copies, self._copier, self._requests, self._stop = copies, copier, requests, stop
 
+    def begin(self, tables: TableFilter) -> None:
+        """Commit what is new with these tables, and what waits of copies, before anything is decoded."""
+        if self._copier is not None:
+            self._commit_records(self.copies.replicates(tables))
+        self._commit_copies()
+
     def pass_on(self, parts: Iterable[Records | SealedEpoch]) -> None:
         """Write and commit what the stream yields, which may take a while."""
         copies, committer = self.copies, self.committer
@@ -319,16 +329,20 @@ class _Output:
             self.committer.finish()
             self.copies.await_answer(_COPY_POLL)
 
-    def _take_request(self) -> None:
-        """Write into the log what an operator asks for; the request goes once it is there."""
-        request = self._requests.waiting()
-        if request is None or (records := self.copies.requested(request)) is None:
-            return
+    def _commit_records(self, records: tuple[TrackedRecord, ...]) -> None:
+        """Commit what changes of the copies, behind the last epoch."""
         if records:
             epoch = self.stream.insert(tracked=records)
             self.copies.written(epoch.record)
             self.committer.commit(epoch)
             self.committer.finish()
+
+    def _take_request(self) -> None:
+        """Write into the log what an operator asks for; the request goes once it is there."""
+        request = self._requests.waiting()
+        if request is None or (records := self.copies.requested(request)) is None:
+            return
+        self._commit_records(records)
         self._requests.taken(request)
         tables = self.copies.tables
         goes_on = sorted(".".join(name) for name in tables if tables[name].step is not Step.DONE)

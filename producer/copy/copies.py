@@ -9,17 +9,27 @@ already, so its keys are left out of the chunk. Why this is right: docs/decision
 from __future__ import annotations
 
 import threading
+import uuid
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from producer.copy.requests import CopyRequest
-from producer.copy.state import PLAN_KEY, Plan, Step, TableCopy, load, topic_key
+from producer.copy.state import (
+    PLAN_KEY,
+    REPLICATED_KEY,
+    Plan,
+    Replicated,
+    Step,
+    TableCopy,
+    load,
+    topic_key,
+)
 from producer.epochs.open_epoch import Records, SealedEpoch, TrackedRecord
 from producer.structures.store import BinlogPosition
 from relay_store.layout.directory import RelayPosition, file_number
 from schemas.ddl.classify import classify
-from schemas.ddl.kinds import ClassifiedStatement, family
+from schemas.ddl.kinds import ClassifiedStatement
 from schemas.ddl.table_definition import TableDefinition
 from schemas.structure import TableStructure
 from schemas.tables import QualifiedName, TableFilter
@@ -187,8 +197,6 @@ class _Table:
 
 
 _ALL: QualifiedName = ("", "")
-# The families of statements that create what the last step of a first copy brings.
-_OBJECTS = frozenset({"views", "routines", "triggers", "events"})
 
 
 class Copies:
@@ -196,12 +204,22 @@ class Copies:
 
     Args:
         stored: the records of the tracked topic.
+        known: the tables of which the log has had rows.
         last: the end of the last epoch.
         most: bytes that may wait to be written into the log.
     """
 
-    def __init__(self, stored: Mapping[bytes, bytes], last: Boundary, most: int = 64 << 20) -> None:
+    def __init__(
+        self,
+        stored: Mapping[bytes, bytes],
+        known: Collection[QualifiedName],
+        last: Boundary,
+        most: int = 64 << 20,
+    ) -> None:
         self._plan, tables = load(stored)
+        replicated = stored.get(REPLICATED_KEY)
+        self._replicated = Replicated.decode(replicated) if replicated is not None else None
+        self._known = known
         states = {name: state.interrupted() for name, state in tables.items()}
         self._tables = {name: _Table(state, lower=state.upper) for name, state in states.items()}
         self._hold: _Hold | None = None
@@ -367,21 +385,14 @@ class Copies:
 
     def leaves_out_rows(self, db: str, table: str) -> bool:
         """Whether a table's rows are left out of the log: its copy begins later, with nothing of it downstream."""
-        return self._awaits_tables or (db, table) in self._left_out
+        plan, name = self._plan, (db, table)
+        return name in self._left_out or (plan is not None and not plan.objects and plan.is_new(name))
 
     def leaves_out_ddl(self, statement: ClassifiedStatement) -> bool:
         """Whether a DDL is left out of the log, which does not have yet what it changes: a later answer will."""
-        if self._awaits_tables:
-            return True
-        if self._plan is not None and self._plan.objects and family(statement.kind) in _OBJECTS:
+        if self._plan is not None and self._plan.leaves_out(statement):
             return True
         return any(name in self._unknown for name in statement.table_names)
-
-    @property
-    def _awaits_tables(self) -> bool:
-        """Whether the log has nothing of any table yet."""
-        plan = self._plan
-        return plan is not None and not plan.again and not plan.objects
 
     def ended(self, epoch: SealedEpoch) -> SealedEpoch:
         """An epoch of changes ended, all rows of which were noted. Returns it with what changes of the copies."""
@@ -419,7 +430,8 @@ class Copies:
         for name in sorted(names):
             self._release(name)
             old = self._tables.get(name)
-            state = TableCopy(states[0].copy, again=again or incomplete, incomplete=incomplete)
+            is_new = all(s.is_unknown for s in states)
+            state = TableCopy(states[0].copy, again=again or incomplete, is_new=is_new, incomplete=incomplete)
             self._tables[name] = _Table(state, run=old.run + 1 if old else 0)
             records.append((topic_key(name), state.encode()))
         self._settle()
@@ -479,16 +491,37 @@ class Copies:
 
     def _cancel(self) -> tuple[TrackedRecord, ...]:
         records: list[TrackedRecord] = []
-        if self._plan is not None and self._plan.again:
-            self._plan = None
+        if (plan := self._plan) is not None and plan.again:
+            self._plan = replace(plan, tables=(), again=False) if plan.had else None
             self._plan_table.begins_anew()
-            records.append((PLAN_KEY, None))
+            records.append((PLAN_KEY, self._plan.encode() if self._plan else None))
         dropped = [name for name, table in self._tables.items() if table.state.can_be_dropped]
         for name in dropped:
             self._release(name)
             del self._tables[name]
             records.append((topic_key(name), None))
         self._settle()
+        return tuple(records)
+
+    def replicates(self, tables: TableFilter) -> tuple[TrackedRecord, ...]:
+        """These tables are replicated from now on. Those that were not before are copied.
+
+        Returns the records that change. Call it before anything is decoded.
+        """
+        now, before = Replicated(tables.include, tables.exclude), self._replicated
+        if now == before:
+            return ()
+        records: list[TrackedRecord] = [(REPLICATED_KEY, now.encode())]
+        with self._lock:
+            self._replicated = now
+            for name in [name for name in self._tables if not tables.allows(*name)]:
+                del self._tables[name]
+                records.append((topic_key(name), None))
+            if before is not None and (plan := _with_new_tables(self._plan, before)) != self._plan:
+                self._plan = plan
+                self._plan_table.begins_anew()
+                records.append((PLAN_KEY, plan.encode()))
+            self._settle()
         return tuple(records)
 
     def can_be_dropped(self, work: Work) -> bool:
@@ -566,15 +599,17 @@ class Copies:
         plan = self._plan
         assert plan is not None
         with self._lock:
-            self._plan = None if plan.again else replace(plan, objects=True)
+            self._plan = Plan(plan.copy, had=plan.had, objects=True) if plan.has_new else None
             records: list[TrackedRecord] = [(PLAN_KEY, self._plan.encode() if self._plan else None)]
             self._plan_table.begins_anew()
             wanted = TableFilter(plan.tables)
             for name in found.names:
-                if not wanted.allows(*name):
+                is_new, old = plan.is_new(name), self._tables.get(name)
+                if not is_new and not (plan.again and wanted.allows(*name)):
                     continue
-                old = self._tables.get(name)
-                state = TableCopy(plan.copy, again=plan.again) if old is None else old.state.anew(plan)
+                again = not is_new or name in self._known
+                first = TableCopy(plan.copy, again=again, is_new=is_new)
+                state = first if old is None else old.state.anew(plan)
                 self._release(name)
                 self._tables[name] = _Table(state, run=old.run + 1 if old else 0)
                 records.append((topic_key(name), state.encode()))
@@ -616,3 +651,11 @@ class Copies:
         """An epoch of a copy ended."""
         with self._lock:
             self._pass(epoch)
+
+
+def _with_new_tables(plan: Plan | None, before: Replicated) -> Plan:
+    """A plan that also copies the tables that were not replicated before."""
+    if plan is None or plan.objects:
+        return Plan(plan.copy if plan else str(uuid.uuid4()), had=(before,))
+    # The first list of tables is still to come, and has all of them.
+    return replace(plan, had=(*plan.had, before)) if plan.had or plan.again else plan

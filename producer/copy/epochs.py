@@ -27,7 +27,7 @@ def copy_epochs(copies: Copies, stream: EpochStream) -> Iterator[SealedEpoch]:
 def _epochs(answer: Answer, copies: Copies, stream: EpochStream) -> Iterator[SealedEpoch]:
     match answer:
         case TablesFound():
-            if copies.plan is not None and not copies.plan.again:
+            if copies.plan is not None and copies.plan.has_new:
                 for statement in answer.statements:
                     yield stream.insert(ddl=statement)
             yield stream.insert(tracked=copies.planned(answer))
@@ -52,6 +52,7 @@ def _begin(found: TableFound, copies: Copies, stream: EpochStream) -> SealedEpoc
     state = replace(
         old,
         step=Step.RUNNING,
+        is_new=False,
         incomplete=True,
         is_held=found.is_held,
         upper=(),

@@ -6,9 +6,11 @@ import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
 from enum import Enum
+from functools import cached_property
 from typing import Any
 
-from schemas.tables import QualifiedName
+from schemas.ddl.kinds import ClassifiedStatement, family
+from schemas.tables import QualifiedName, TableFilter
 
 
 class Step(Enum):
@@ -29,6 +31,7 @@ class TableCopy:
         copy: UUID of the copy that it belongs to.
         step: how far it is.
         again: whether the table may have rows downstream, which its begin then removes.
+        is_new: whether the log has nothing of the table before its begin; its changes up to there are left out.
         incomplete: whether rows may be missing downstream, also while it waits for another begin.
         is_held: whether the publisher stands still while its rows are read, so that nothing changes in between.
         upper: SQL literals of the key columns of the last row that was copied; empty before the first.
@@ -40,6 +43,7 @@ class TableCopy:
     copy: str
     step: Step = Step.WAITING
     again: bool = False
+    is_new: bool = False
     incomplete: bool = False
     is_held: bool = False
     upper: tuple[str, ...] = ()
@@ -50,12 +54,12 @@ class TableCopy:
     @property
     def is_unknown(self) -> bool:
         """Whether the log has nothing of the table yet."""
-        return self.step is Step.WAITING and not self.again
+        return self.step is Step.WAITING and self.is_new
 
     @property
     def can_be_dropped(self) -> bool:
         """Whether readers have the whole table without this copy, which has not begun."""
-        return self.step is Step.WAITING and self.again and not self.incomplete
+        return self.step is Step.WAITING and not self.is_new and not self.incomplete
 
     @property
     def leaves_out_rows(self) -> bool:
@@ -66,12 +70,15 @@ class TableCopy:
         """The same after the program was stopped: rows that are read at one position are read anew."""
         if not self.is_held or self.step is not Step.RUNNING:
             return self
-        return replace(self, step=Step.WAITING, again=True, upper=(), rows=0)
+        return replace(self, step=Step.WAITING, again=True, is_new=False, upper=(), rows=0)
 
     def anew(self, plan: Plan) -> TableCopy:
         """The same, as a part of another copy. A copy that runs begins again; one of a new table is still its first."""
-        again = self.incomplete or (plan.again and not self.is_unknown)
-        return TableCopy(plan.copy, again=again, incomplete=self.incomplete, is_held=self.is_held)
+        is_new = self.is_unknown
+        again = self.again if is_new else True
+        return TableCopy(
+            plan.copy, again=again, is_new=is_new, incomplete=self.incomplete, is_held=self.is_held
+        )
 
     def encode(self) -> bytes:
         """Its record."""
@@ -82,7 +89,10 @@ class TableCopy:
         """The inverse of ``encode``. Raises ValueError, LookupError, TypeError for what is none."""
         data: dict[str, Any] = json.loads(record)
         found = cls(**data | {"step": Step(data["step"]), "upper": tuple(data["upper"])})
-        texts, flags = (found.copy, *found.upper), (found.again, found.incomplete, found.is_held)
+        texts, flags = (
+            (found.copy, *found.upper),
+            (found.again, found.is_new, found.incomplete, found.is_held),
+        )
         numbers = (found.rows, found.estimate, found.ended)
         if not all(isinstance(text, str) for text in texts) or not all(type(n) is int for n in numbers):
             raise ValueError("a field of a table's copy has another type")
@@ -92,21 +102,70 @@ class TableCopy:
 
 
 @dataclass(frozen=True)
+class Replicated:
+    """The patterns by which the log's tables were chosen, up to its end."""
+
+    include: tuple[str, ...] = ()
+    exclude: tuple[str, ...] = ()
+
+    @cached_property
+    def tables(self) -> TableFilter:
+        """The tables that they choose."""
+        return TableFilter(self.include, self.exclude)
+
+    def encode(self) -> bytes:
+        """Its record."""
+        return json.dumps(asdict(self), ensure_ascii=False).encode()
+
+    @classmethod
+    def decode(cls, record: bytes) -> Replicated:
+        """The inverse of ``encode``. Raises ValueError, LookupError, TypeError, ConfigError for what is none."""
+        return cls.of(json.loads(record))
+
+    @classmethod
+    def of(cls, data: dict[str, list[str]]) -> Replicated:
+        """The patterns in plain data. Raises as ``decode`` does."""
+        found = cls(tuple(data["include"]), tuple(data["exclude"]))
+        assert found.tables
+        return found
+
+
+@dataclass(frozen=True)
 class Plan:
     """What is to be copied and is not in the log yet.
 
     Attributes:
         copy: UUID of the copy.
+        tables: patterns such as ``shop.*``, in the form of ``[tables] include``: of the tables to copy again.
+        again: whether tables are to be copied again.
+        had: the log has the tables that all of these choose, and the others are new; if there are none, it has all
+            tables if some are copied again, else no table.
         objects: whether the list of tables is in the log, and views and stored programs are not.
-        tables: patterns such as ``shop.*``, in the form of ``[tables] include``.
-        again: whether the tables may have rows downstream, which their copies then remove; else the log has nothing of
-            them yet.
     """
 
     copy: str
     tables: tuple[str, ...] = ()
     again: bool = False
+    had: tuple[Replicated, ...] = ()
     objects: bool = False
+
+    @property
+    def has_new(self) -> bool:
+        """Whether tables may be new to the log."""
+        return bool(self.had) or not self.again
+
+    def is_new(self, name: QualifiedName) -> bool:
+        """Whether the log has nothing of a table, or an object, without this copy."""
+        return not all(had.tables.allows(*name) for had in self.had) if self.had else not self.again
+
+    def leaves_out(self, statement: ClassifiedStatement) -> bool:
+        """Whether a DDL is left out of the log, which gets what it changes from this copy."""
+        if self.objects and family(statement.kind) not in _OBJECTS:
+            return False
+        if statement.database is not None and self.had:
+            return not all(had.tables.allows_database(statement.database) for had in self.had)
+        names = [*statement.table_names, *([statement.program] if statement.program else [])]
+        return any(map(self.is_new, names)) if names else self.has_new and not self.had
 
     def encode(self) -> bytes:
         """Its record."""
@@ -117,12 +176,20 @@ class Plan:
         """The inverse of ``encode``. Raises ValueError, LookupError, TypeError for what is none."""
         data = json.loads(record)
         return cls(
-            str(data["copy"]), tuple(map(str, data["tables"])), bool(data["again"]), bool(data["objects"])
+            str(data["copy"]),
+            tuple(map(str, data["tables"])),
+            bool(data["again"]),
+            tuple(map(Replicated.of, data["had"])),
+            bool(data["objects"]),
         )
 
 
 _COPY = "copy"
+# No table has a name like these.
 PLAN_KEY = b'["copy","",""]'
+REPLICATED_KEY = b'["copy","","replicated"]'
+# The families of statements that create what the last step of a first copy brings.
+_OBJECTS = frozenset({"views", "routines", "triggers", "events"})
 
 
 def topic_key(name: QualifiedName) -> bytes:
@@ -131,13 +198,14 @@ def topic_key(name: QualifiedName) -> bytes:
 
 
 def check_record(key: bytes, record: bytes) -> bool:
-    """Whether a record of the tracked topic is one of a copy. Raises as ``TableCopy.decode`` for an invalid one."""
+    """Whether a record of the tracked topic is one of copies. Raises as ``Replicated.decode`` for an invalid one."""
     name = json.loads(key)
     if not isinstance(name, list) or len(name) != 3:
         return False
     if name[0] != _COPY or not all(isinstance(part, str) for part in name):
         raise ValueError(f"its key is {key[:100]!r}")
-    (Plan if key == PLAN_KEY else TableCopy).decode(record)
+    kinds: dict[bytes, type[Plan | Replicated]] = {PLAN_KEY: Plan, REPLICATED_KEY: Replicated}
+    kinds.get(key, TableCopy).decode(record)
     return True
 
 
@@ -147,6 +215,6 @@ def load(stored: Mapping[bytes, bytes]) -> tuple[Plan | None, dict[QualifiedName
     for key, record in stored.items():
         if key == PLAN_KEY:
             plan = Plan.decode(record)
-        elif len(name := json.loads(key)) == 3:
+        elif key != REPLICATED_KEY and len(name := json.loads(key)) == 3:
             tables[name[1], name[2]] = TableCopy.decode(record)
     return plan, tables

@@ -43,10 +43,10 @@ _PLANTED = (
 
 @pytest.fixture
 def case(upstream: Database, kafka: Kafka, tmp_path: Path) -> Iterator[Case]:
+    """A log that is not begun."""
     with producer_case(upstream, kafka.bootstrap, tmp_path, start="copy") as made:
         fill(made)
         made.sql(*_UPSTREAM)
-        made.catch_up()
         yield made
 
 
@@ -69,6 +69,7 @@ def _assert_equal(case: Case, downstream: Database) -> None:
 
 def test_a_copy_again_mends_a_channel(case: Case, downstream: Database) -> None:
     config = _channel(case, downstream)
+    case.catch_up()
     consume(config)
     with downstream.connect(database=case.db) as connection, connection.cursor() as cursor:
         for statement in _PLANTED:
@@ -93,8 +94,10 @@ def test_a_copy_again_mends_a_channel(case: Case, downstream: Database) -> None:
     downstream.execute(f"DROP DATABASE {case.db}")
 
 
+@pytest.mark.parametrize("flavor", ["mariadb"])
 def test_requests_that_cannot_be_fulfilled(case: Case) -> None:
     config, file = case.config, case.config.relay.dir / REQUEST_NAME
+    case.catch_up()
     with pytest.raises(ConfigError, match=r"no table .*\.missing"):
         ask_for_copy(config, [f"{case.db}.orders", f"{case.db}.missing"])
     other = replace(config, exclude=(f"{case.db}.orders",))
@@ -114,3 +117,30 @@ def test_requests_that_cannot_be_fulfilled(case: Case) -> None:
     case.catch_up()
     assert file.is_symlink()
     assert all(epoch.copy is None for epoch in case.published().epochs[epochs:])
+
+
+@pytest.mark.parametrize("flavor", ["mysql"])
+def test_tables_that_are_included_later_are_copied(case: Case, downstream: Database) -> None:
+    config, db = _channel(case, downstream), case.db
+    case.sql("CREATE VIEW many AS SELECT id FROM orders WHERE n > 100")
+    everything, some = case.config, replace(case.config, include=(f"{db}.orders", f"{db}.visits"))
+    case.config = some
+    with writing(case, 8):
+        case.catch_up()
+        case.config = everything
+        case.catch_up(copy=CopySettings(chunk_rows=100))
+    case.sql("DROP VIEW many", "CREATE TABLE late (id INT PRIMARY KEY)", "INSERT INTO late VALUES (1)")
+    case.catch_up()
+    consume(config)
+    _assert_equal(case, downstream)
+    case.config = some
+    case.sql("DELETE FROM items WHERE number = 3")
+    case.catch_up()
+    case.config = everything
+    case.catch_up()
+    consume(config)
+    _assert_equal(case, downstream)
+    assert downstream.execute(f"SELECT * FROM {db}.late") == [(1,)]
+    steps = [e.copy for e in case.published().epochs if e.copy is not None and e.copy.step == "end"]
+    assert [step.table for step in steps].count("orders") == 1
+    downstream.execute(f"DROP DATABASE {db}")

@@ -28,6 +28,7 @@ from producer.structures.store import BinlogPosition
 from relay_store.layout.directory import RelayPosition
 from schemas.ddl.table_definition import ColumnDefinition, TableDefinition
 from schemas.structure import TableStructure
+from schemas.tables import TableFilter
 from schemas.wire.epoch import CopyStep, SchemaChanged, TableChanged
 from schemas.wire.rows import key_prefix
 
@@ -97,15 +98,24 @@ class Downstream:
 class Log:
     """A publisher whose epochs are applied at once."""
 
-    def __init__(self, upstream: Upstream) -> None:
+    def __init__(self, upstream: Upstream, *, is_included: bool) -> None:
         self.upstream, self.downstream = upstream, Downstream()
+        self.is_included, self.is_known = is_included, False
         self.position, self.number = 0, 1
         self.open: list[Change] = []
-        self.tracked: dict[bytes, bytes] = {PLAN_KEY: Plan("one").encode()}
+        self.tracked: dict[bytes, bytes] = {}
+        if is_included:
+            self.tracked[PLAN_KEY] = Plan("one").encode()
         self.copies = self.restarted()
 
     def restarted(self) -> Copies:
-        self.copies = Copies(self.tracked, Boundary(self.number - 1, "", self.binlog_position))
+        known = {NAME} if self.is_known else set()
+        self.copies = Copies(self.tracked, known, Boundary(self.number - 1, "", self.binlog_position))
+        tables = TableFilter([] if self.is_included else ["other.*"])
+        if not self.is_included and self.is_known:
+            self.downstream.is_wrong = True  # from now on until it is copied again
+        if records := self.copies.replicates(tables):
+            self._insert(records)
         return self.copies
 
     @property
@@ -119,7 +129,7 @@ class Log:
         if None in changes:  # DDL is an epoch of its own
             changes = changes[: changes.index(None)]
         self.open += changes
-        if not self.copies.leaves_out_rows(*NAME):
+        if self.is_included and not self.copies.leaves_out_rows(*NAME):
             keys = [key(change[0]) for change in changes if change]
             self.copies.note(Records(keys=keys, values=[b""] * len(keys)))
 
@@ -131,7 +141,9 @@ class Log:
             changes = self.upstream.binlog[self.position : self.position + 1]
         epoch = OpenEpoch(self.number, 0.0)
         self.position += len(changes)
-        if self.copies.leaves_out_rows(*NAME):
+        if not self.is_included:
+            changes = []
+        elif self.copies.leaves_out_rows(*NAME):
             epoch.left_out = [DDL] if None in changes else []
             changes = []
         elif None in changes:
@@ -163,23 +175,31 @@ class Log:
 
     def copy_again(self) -> None:
         """Somebody writes to the downstream's table, and an operator has it copied again."""
-        if self.open or (records := self.copies.requested(CopyRequest(("shop.*",)))) is None:
+        if (
+            not self.is_included
+            or self.open
+            or (records := self.copies.requested(CopyRequest(("shop.*",)))) is None
+        ):
             return
         self._insert(records)
-        if NAME not in self.copies.tables or not self.copies.tables[NAME].is_unknown:
+        if not self.copies.leaves_out_rows(*NAME):
             self.downstream.rows |= {2: 1000, 50: 1000}
             self.downstream.is_wrong = True
 
     def cancel(self) -> None:
         """An operator wants no copy that has not begun; a table with wrong rows is mended by hand then."""
-        if self.open:
+        if not self.is_included or self.open:
             return
         self._insert(self.copies.requested(CopyRequest(cancel=True)) or ())
-        if self.copies.plan is None and NAME not in self.copies.tables:
-            if self.downstream.is_wrong:
-                self.downstream.rows = dict(self.upstream.states[self.position])
-            self.downstream.is_wrong = False
-            assert not self.downstream.incomplete
+        state, downstream = self.copies.tables.get(NAME), self.downstream
+        if self.copies.plan is not None or (state is not None and state.step is Step.WAITING):
+            return
+        assert downstream.incomplete == (state is not None and state.step is Step.RUNNING)
+        if downstream.is_wrong:
+            rows = self.upstream.states[self.position]
+            wanted = downstream.rows.keys() if downstream.incomplete else rows.keys()
+            downstream.rows = {number: rows[number] for number in wanted & rows.keys()}
+            downstream.is_wrong = False
 
     def _insert(self, tracked: tuple[TrackedRecord, ...]) -> None:
         self.copies.written(replace(self.insert(tracked=tracked), tracked=()).record)
@@ -198,7 +218,8 @@ class Log:
     def check(self) -> None:
         """Each row that is there is as it is upstream at this position; if the table is whole, each is there."""
         expected = self.upstream.states[self.position]
-        if self.downstream.is_wrong:
+        self.is_known = self.is_known or bool(self.downstream.rows)
+        if self.downstream.is_wrong or not self.is_included:
             return
         if self.downstream.incomplete:
             assert self.downstream.rows.items() <= expected.items()
@@ -227,7 +248,8 @@ class Reader:
         if work.name == ("", ""):
             if work.is_begun:
                 return ObjectsFound(work=work, visible=visible, statements=())
-            return TablesFound(work=work, visible=visible, names=(NAME,))
+            names = (NAME,) if self.log.is_included else ()
+            return TablesFound(work=work, visible=visible, names=names)
         if not work.is_begun:
             return TableFound(work=work, visible=visible, ddl=DDL, definition=TABLE)
         lower = int(work.lower[0]) if work.lower else -1
@@ -262,27 +284,34 @@ _ACTIONS = st.one_of(
     st.just(("hand in", None)),
     st.just(("write", None)),
     st.sampled_from(
-        [(name, None) for name in ("restart", "commit", "write", "copy again", "copy again", "cancel")]
+        [
+            (name, None)
+            for name in ("restart", "commit", "write", "copy again", "copy again", "cancel", "other tables")
+        ]
     ),
 )
 
 
 @given(
     st.lists(_CHANGES, min_size=4, max_size=12),
+    st.booleans(),
     st.integers(0, 2),
     st.lists(_ACTIONS, min_size=8, max_size=60),
 )
 @example(
-    [(0, 1)] * 4, 2, [("commit", (0, 2)), ("open", 1), ("read", (6, 1)), ("publish", 1), ("hand in", None)]
+    [(0, 1)] * 4,
+    True,
+    2,
+    [("commit", (0, 2)), ("open", 1), ("read", (6, 1)), ("publish", 1), ("hand in", None)],
 )
 @settings(max_examples=600, deadline=None)
 def test_the_log_leads_to_the_upstreams_rows(
-    before: list[Any], steps: int, actions: list[tuple[str, Any]]
+    before: list[Any], is_included: bool, steps: int, actions: list[tuple[str, Any]]
 ) -> None:
     upstream = Upstream()
     for change in before:
         upstream.commit(change)
-    log = Log(upstream)
+    log = Log(upstream, is_included=is_included)
     log.position = len(before)
     log.restarted()
     reader = Reader(log)
@@ -308,10 +337,16 @@ def test_the_log_leads_to_the_upstreams_rows(
                 log.copy_again()
             case "cancel":
                 log.cancel()
-            case "restart":
+            case "restart" | "other tables":
                 reader.answers.clear()
                 log.open.clear()
+                log.is_included = log.is_included == (action == "restart")
                 log.restarted()
+    if not log.is_included:
+        reader.answers.clear()
+        log.open.clear()
+        log.is_included = True
+        log.restarted()
     _finish(log, reader)
     assert log.downstream.rows == upstream.states[-1]
     log.copy_again()
