@@ -59,6 +59,11 @@ _CASCADES = (
     "SELECT 1 FROM information_schema.REFERENTIAL_CONSTRAINTS WHERE CONSTRAINT_SCHEMA = %s AND TABLE_NAME = %s"
     " AND (UPDATE_RULE NOT IN ('RESTRICT', 'NO ACTION') OR DELETE_RULE NOT IN ('RESTRICT', 'NO ACTION')) LIMIT 1"
 )
+_CHANGED_CHILDREN = (
+    "SELECT CONSTRAINT_SCHEMA, TABLE_NAME FROM information_schema.REFERENTIAL_CONSTRAINTS"
+    " WHERE UNIQUE_CONSTRAINT_SCHEMA = %s AND REFERENCED_TABLE_NAME = %s"
+    " AND (UPDATE_RULE NOT IN ('RESTRICT', 'NO ACTION') OR DELETE_RULE NOT IN ('RESTRICT', 'NO ACTION'))"
+)
 # Bytes of a chunk: its number of rows is chosen for the first, and it ends early at the second.
 _CHUNK, _MOST_BYTES = 8 << 20, 32 << 20
 # Seconds that a chunk is to take; the first and the smallest chunks have this part of the most rows.
@@ -290,6 +295,14 @@ class UpstreamReader:
             raise NeedsHold
         if query(connection, _CASCADES, work.name) and not _logs_cascades(connection):
             raise _cannot(work.name, "its foreign keys change its rows, and this server does not log that")
+        # A reader repeats what is not logged when it changes the parent's row, which it may not have during the copy.
+        children = [(str(db), str(name)) for db, name in query(connection, _CHANGED_CHILDREN, work.name)]
+        children = [name for name in children if self._tables.allows(*name)]
+        if children and not _logs_cascades(connection):
+            child = ".".join(min(children))
+            raise _cannot(
+                work.name, f"a foreign key changes rows of {child}, and this server does not log that"
+            )
         ddl = _created(statement, work.name, info)
         return lambda visible: TableFound(
             work=work, visible=visible, ddl=ddl, definition=table, estimate=int(rows or 0), is_held=is_held

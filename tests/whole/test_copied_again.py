@@ -14,7 +14,7 @@ from compose.kafka import Kafka
 from producer.copy.requests import REQUEST_NAME
 from producer.settings import CopySettings
 from schemas.access.server_url import ServerUrl
-from schemas.errors import ConfigError, RelayError
+from schemas.errors import ConfigError, RelayError, UpstreamError
 from spark_consumer.rules.config import ConsumerConfig
 from tailrace.request_copy import ask_for_copy, cancel_copies
 from tests.support.applying.consuming import consume
@@ -103,6 +103,13 @@ def test_requests_that_cannot_be_fulfilled(case: Case) -> None:
     other = replace(config, exclude=(f"{case.db}.orders",))
     with pytest.raises(ConfigError, match="leave it out"):
         ask_for_copy(other, [f"{case.db}.orders"])
+    case.sql(
+        "CREATE TABLE parents (id INT PRIMARY KEY)",
+        "CREATE TABLE children (id INT PRIMARY KEY REFERENCES parents (id) ON DELETE CASCADE)",
+    )
+    with pytest.raises(UpstreamError, match=r"rows of .*\.children"):
+        ask_for_copy(config, [f"{case.db}.parents"])
+    case.sql("DROP TABLE children, parents")
     assert not file.exists()
     epochs = len(case.published().epochs)
     ask_for_copy(config, [])
@@ -125,9 +132,9 @@ def test_tables_that_are_included_later_are_copied(case: Case, downstream: Datab
     case.sql("CREATE VIEW many AS SELECT id FROM orders WHERE n > 100")
     everything, some = case.config, replace(case.config, include=(f"{db}.orders", f"{db}.visits"))
     case.config = some
+    case.catch_up()
+    case.config = everything
     with writing(case, 8):
-        case.catch_up()
-        case.config = everything
         case.catch_up(copy=CopySettings(chunk_rows=100))
     case.sql("DROP VIEW many", "CREATE TABLE late (id INT PRIMARY KEY)", "INSERT INTO late VALUES (1)")
     case.catch_up()
