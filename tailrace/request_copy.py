@@ -21,7 +21,7 @@ from tailrace.service.status_socket import PRODUCER, query_status
 
 _TABLES = (
     "SELECT TABLE_SCHEMA, TABLE_NAME FROM information_schema.TABLES"
-    " WHERE TABLE_TYPE IN ('BASE TABLE', 'SYSTEM VERSIONED')"
+    " WHERE TABLE_TYPE IN ('BASE TABLE', 'SYSTEM VERSIONED', 'SEQUENCE')"
 )
 _PATIENCE, _PAUSE = 10.0, 0.1  # seconds
 
@@ -43,7 +43,7 @@ def ask_for_copy(config: ProducerConfig, patterns: Sequence[str]) -> list[str]:
     _check_relay_log(config)
     tables = _Tables.read(config)
     found = tables.matching(patterns)
-    tables.check(found if patterns else [])
+    tables.check(found)
     request = CopyRequest(tuple(map(lowered, patterns)) if tables.folds else tuple(patterns))
     write_request(config.relay.dir, request)
     what = f"asked for a copy of {counted(len(found), 'table')}: {_listed(found)}"

@@ -16,6 +16,7 @@ from dataclasses import dataclass, replace
 
 from producer.copy.requests import CopyRequest
 from producer.copy.state import (
+    COMPLETE_KEY,
     PLAN_KEY,
     REPLICATED_KEY,
     Plan,
@@ -33,7 +34,7 @@ from schemas.ddl.kinds import ClassifiedStatement
 from schemas.ddl.table_definition import TableDefinition
 from schemas.structure import TableStructure
 from schemas.tables import QualifiedName, TableFilter
-from schemas.wire.epoch import EpochCommitted, SchemaChanged
+from schemas.wire.epoch import CompleteCopy, EpochCommitted, SchemaChanged
 from schemas.wire.rows import key_prefix
 
 #: makes whole values of rows' `after` bytes, given what each begins with, the number of the epoch, and where it ends
@@ -220,6 +221,8 @@ class Copies:
         replicated = stored.get(REPLICATED_KEY)
         self._replicated = Replicated.decode(replicated) if replicated is not None else None
         self._known = known
+        complete = stored.get(COMPLETE_KEY)
+        self._complete = Plan.decode(complete).copy if complete is not None else None
         states = {name: state.interrupted() for name, state in tables.items()}
         self._tables = {name: _Table(state, lower=state.upper) for name, state in states.items()}
         self._hold: _Hold | None = None
@@ -309,7 +312,7 @@ class Copies:
 
     def _next_work(self) -> Work | None:
         if (plan := self._plan) is not None:
-            table, is_free = self._plan_table, not plan.objects or not self._unknown
+            table, is_free = self._plan_table, not plan.objects or not self._waits_for_begin
             if is_free and table.reads_after is None and not table.all_read:
                 table.reads_after = self._boundary.epoch
                 return Work(_ALL, table.run, self._boundary, is_begun=plan.objects)
@@ -328,6 +331,10 @@ class Copies:
             table.reads_after = self._boundary.epoch
             return Work(name, table.run, self._boundary, is_begun, table.lower)
         return None
+
+    @property
+    def _waits_for_begin(self) -> bool:
+        return any(table.state.step is Step.WAITING for table in self._tables.values())
 
     def _watch(self, table: _Table) -> bool:
         """Keep the keys of a table's changes. Returns whether all of those after the last boundary are kept."""
@@ -408,8 +415,13 @@ class Copies:
 
     def _meet(self, ddl: SchemaChanged) -> list[TrackedRecord]:
         """DDL: what was read before it is of no use, and the copies of its tables begin again under their new names."""
+        records: list[TrackedRecord] = []
         if self._plan is not None:
             self._plan_table.begins_anew()
+            if self._plan.is_complete and self._plan.objects:
+                # Whoever begins with this copy could not apply the DDL: the copy begins behind it.
+                self._plan = replace(self._plan, objects=False)
+                records.append((PLAN_KEY, self._plan.encode()))
         names = {(t.db, t.table) for t in ddl.tables}
         names |= {(t.renamed_to_db or t.db, t.renamed_to) for t in ddl.tables if t.renamed_to}
         if ddl.kind == "DROP DATABASE":
@@ -419,19 +431,24 @@ class Copies:
             name for name in names if name in self._tables and self._tables[name].state.step is not Step.DONE
         ]
         if not met:
-            return []
+            return records
         if ddl.kind == "TRUNCATE TABLE":
             for name in met:
                 self._tables[name].begins_anew()
-            return []
+            return records
         states = [self._tables[name].state for name in met]
         again, incomplete = any(s.again for s in states), any(s.incomplete for s in states)
-        records: list[TrackedRecord] = []
         for name in sorted(names):
             self._release(name)
             old = self._tables.get(name)
             is_new = all(s.is_unknown for s in states)
-            state = TableCopy(states[0].copy, again=again or incomplete, is_new=is_new, incomplete=incomplete)
+            state = TableCopy(
+                states[0].copy,
+                again=again or incomplete,
+                is_new=is_new,
+                is_frozen=any(s.is_frozen for s in states),
+                incomplete=incomplete,
+            )
             self._tables[name] = _Table(state, run=old.run + 1 if old else 0)
             records.append((topic_key(name), state.encode()))
         self._settle()
@@ -484,7 +501,7 @@ class Copies:
                 return ()
             if plan is not None:
                 return None
-            self._plan = Plan(request.copy, request.tables, again=True)
+            self._plan = Plan(request.copy, request.tables, again=True, is_complete=not request.tables)
             self._plan_table.begins_anew()
             self._lock.notify_all()
             return ((PLAN_KEY, self._plan.encode()),)
@@ -492,7 +509,9 @@ class Copies:
     def _cancel(self) -> tuple[TrackedRecord, ...]:
         records: list[TrackedRecord] = []
         if (plan := self._plan) is not None and plan.again:
-            self._plan = replace(plan, tables=(), again=False) if plan.had else None
+            self._plan = replace(plan, tables=(), again=False, is_complete=False) if plan.had else None
+            if plan.is_complete:
+                records += self._gives_up_complete()
             self._plan_table.begins_anew()
             records.append((PLAN_KEY, self._plan.encode() if self._plan else None))
         dropped = [name for name, table in self._tables.items() if table.state.can_be_dropped]
@@ -502,6 +521,11 @@ class Copies:
             records.append((topic_key(name), None))
         self._settle()
         return tuple(records)
+
+    def _gives_up_complete(self) -> list[TrackedRecord]:
+        """The complete copy that is under way will lack something."""
+        self._complete = None
+        return [(COMPLETE_KEY, None)]
 
     def replicates(self, tables: TableFilter) -> tuple[TrackedRecord, ...]:
         """These tables are replicated from now on. Those that were not before are copied.
@@ -521,6 +545,8 @@ class Copies:
                 self._plan = plan
                 self._plan_table.begins_anew()
                 records.append((PLAN_KEY, plan.encode()))
+            if self._complete is not None:
+                records += self._gives_up_complete()
             self._settle()
         return tuple(records)
 
@@ -599,8 +625,12 @@ class Copies:
         plan = self._plan
         assert plan is not None
         with self._lock:
-            self._plan = Plan(plan.copy, had=plan.had, objects=True) if plan.has_new else None
+            is_done = not plan.has_new and not plan.is_complete
+            self._plan = None if is_done else replace(plan, tables=(), again=plan.is_complete, objects=True)
             records: list[TrackedRecord] = [(PLAN_KEY, self._plan.encode() if self._plan else None)]
+            if plan.is_complete:
+                self._complete = plan.copy
+                records.append((COMPLETE_KEY, plan.encode()))
             self._plan_table.begins_anew()
             wanted = TableFilter(plan.tables)
             for name in found.names:
@@ -608,7 +638,7 @@ class Copies:
                 if not is_new and not (plan.again and wanted.allows(*name)):
                     continue
                 again = not is_new or name in self._known
-                first = TableCopy(plan.copy, again=again, is_new=is_new)
+                first = TableCopy(plan.copy, again=again, is_new=is_new, is_frozen=plan.is_complete)
                 state = first if old is None else old.state.anew(plan)
                 self._release(name)
                 self._tables[name] = _Table(state, run=old.run + 1 if old else 0)
@@ -621,6 +651,13 @@ class Copies:
         with self._lock:
             self._plan = None
         return ((PLAN_KEY, None),)
+
+    def completed(self) -> CompleteCopy | None:
+        """The complete copy that has come to its end; ``COMPLETE_KEY`` goes with the epoch that says so."""
+        if self._complete is None or self.are_running:
+            return None
+        copy, self._complete = self._complete, None
+        return CompleteCopy(copy, ended=True)
 
     def advanced(self, name: QualifiedName, state: TableCopy) -> tuple[TrackedRecord, ...]:
         """A table's copy goes on in the log. Returns the record that changes."""

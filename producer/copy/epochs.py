@@ -8,12 +8,12 @@ from dataclasses import replace
 from functools import partial
 
 from producer.copy.copies import Answer, ChunkRead, Copies, ObjectsFound, TableFound, TablesFound
-from producer.copy.state import Step
+from producer.copy.state import COMPLETE_KEY, Step
 from producer.decode.epoch_stream import EpochStream
 from producer.decode.event_decoder import CopiedRows
 from producer.epochs.open_epoch import SealedEpoch
 from schemas.tables import QualifiedName
-from schemas.wire.epoch import CopyStep
+from schemas.wire.epoch import CompleteCopy, CopyStep
 
 
 def copy_epochs(copies: Copies, stream: EpochStream) -> Iterator[SealedEpoch]:
@@ -22,12 +22,20 @@ def copy_epochs(copies: Copies, stream: EpochStream) -> Iterator[SealedEpoch]:
         for epoch in _epochs(answer, copies, stream):
             copies.written(epoch.record)
             yield epoch
+    if (complete := copies.completed()) is not None:
+        epoch = stream.insert(tracked=((COMPLETE_KEY, None),), complete=complete)
+        copies.written(epoch.record)
+        yield epoch
 
 
 def _epochs(answer: Answer, copies: Copies, stream: EpochStream) -> Iterator[SealedEpoch]:
     match answer:
         case TablesFound():
-            if copies.plan is not None and copies.plan.has_new:
+            plan = copies.plan
+            assert plan is not None
+            if plan.is_complete:
+                yield stream.insert(complete=CompleteCopy(plan.copy, ended=False))
+            if plan.has_new or plan.is_complete:
                 for statement in answer.statements:
                     yield stream.insert(ddl=statement)
             yield stream.insert(tracked=copies.planned(answer))
@@ -53,6 +61,7 @@ def _begin(found: TableFound, copies: Copies, stream: EpochStream) -> SealedEpoc
         old,
         step=Step.RUNNING,
         is_new=False,
+        is_frozen=False,
         incomplete=True,
         is_held=found.is_held,
         upper=(),

@@ -32,6 +32,8 @@ class TableCopy:
         step: how far it is.
         again: whether the table may have rows downstream, which its begin then removes.
         is_new: whether the log has nothing of the table before its begin; its changes up to there are left out.
+        is_frozen: whether its changes are left out up to its begin, although the log has it: a complete copy begins
+            before them.
         incomplete: whether rows may be missing downstream, also while it waits for another begin.
         is_held: whether the publisher stands still while its rows are read, so that nothing changes in between.
         upper: SQL literals of the key columns of the last row that was copied; empty before the first.
@@ -44,6 +46,7 @@ class TableCopy:
     step: Step = Step.WAITING
     again: bool = False
     is_new: bool = False
+    is_frozen: bool = False
     incomplete: bool = False
     is_held: bool = False
     upper: tuple[str, ...] = ()
@@ -59,12 +62,14 @@ class TableCopy:
     @property
     def can_be_dropped(self) -> bool:
         """Whether readers have the whole table without this copy, which has not begun."""
-        return self.step is Step.WAITING and not self.is_new and not self.incomplete
+        return self.step is Step.WAITING and not (self.is_new or self.is_frozen or self.incomplete)
 
     @property
     def leaves_out_rows(self) -> bool:
         """Whether the table's changes are of no use to a reader, whose rows of it are removed before more come."""
-        return self.is_unknown or (self.step is Step.WAITING and self.is_held and self.incomplete)
+        return self.step is Step.WAITING and (
+            self.is_new or self.is_frozen or (self.is_held and self.incomplete)
+        )
 
     def interrupted(self) -> TableCopy:
         """The same after the program was stopped: rows that are read at one position are read anew."""
@@ -77,7 +82,12 @@ class TableCopy:
         is_new = self.is_unknown
         again = self.again if is_new else True
         return TableCopy(
-            plan.copy, again=again, is_new=is_new, incomplete=self.incomplete, is_held=self.is_held
+            plan.copy,
+            again=again,
+            is_new=is_new,
+            is_frozen=plan.is_complete,
+            incomplete=self.incomplete,
+            is_held=self.is_held,
         )
 
     def encode(self) -> bytes:
@@ -91,7 +101,7 @@ class TableCopy:
         found = cls(**data | {"step": Step(data["step"]), "upper": tuple(data["upper"])})
         texts, flags = (
             (found.copy, *found.upper),
-            (found.again, found.is_new, found.incomplete, found.is_held),
+            (found.again, found.is_new, found.is_frozen, found.incomplete, found.is_held),
         )
         numbers = (found.rows, found.estimate, found.ended)
         if not all(isinstance(text, str) for text in texts) or not all(type(n) is int for n in numbers):
@@ -138,6 +148,7 @@ class Plan:
         copy: UUID of the copy.
         tables: patterns such as ``shop.*``, in the form of ``[tables] include``: of the tables to copy again.
         again: whether tables are to be copied again.
+        is_complete: whether all is copied again, so that a reader without anything may begin with this copy.
         had: the log has the tables that all of these choose, and the others are new; if there are none, it has all
             tables if some are copied again, else no table.
         objects: whether the list of tables is in the log, and views and stored programs are not.
@@ -146,6 +157,7 @@ class Plan:
     copy: str
     tables: tuple[str, ...] = ()
     again: bool = False
+    is_complete: bool = False
     had: tuple[Replicated, ...] = ()
     objects: bool = False
 
@@ -179,6 +191,7 @@ class Plan:
             str(data["copy"]),
             tuple(map(str, data["tables"])),
             bool(data["again"]),
+            bool(data["is_complete"]),
             tuple(map(Replicated.of, data["had"])),
             bool(data["objects"]),
         )
@@ -188,6 +201,8 @@ _COPY = "copy"
 # No table has a name like these.
 PLAN_KEY = b'["copy","",""]'
 REPLICATED_KEY = b'["copy","","replicated"]'
+#: the key of the plan of a complete copy, from when its tables are in the log until all of them are copied
+COMPLETE_KEY = b'["copy","","complete"]'
 # The families of statements that create what the last step of a first copy brings.
 _OBJECTS = frozenset({"views", "routines", "triggers", "events"})
 
@@ -204,7 +219,11 @@ def check_record(key: bytes, record: bytes) -> bool:
         return False
     if name[0] != _COPY or not all(isinstance(part, str) for part in name):
         raise ValueError(f"its key is {key[:100]!r}")
-    kinds: dict[bytes, type[Plan | Replicated]] = {PLAN_KEY: Plan, REPLICATED_KEY: Replicated}
+    kinds: dict[bytes, type[Plan | Replicated]] = {
+        PLAN_KEY: Plan,
+        COMPLETE_KEY: Plan,
+        REPLICATED_KEY: Replicated,
+    }
     kinds.get(key, TableCopy).decode(record)
     return True
 
@@ -215,6 +234,6 @@ def load(stored: Mapping[bytes, bytes]) -> tuple[Plan | None, dict[QualifiedName
     for key, record in stored.items():
         if key == PLAN_KEY:
             plan = Plan.decode(record)
-        elif key != REPLICATED_KEY and len(name := json.loads(key)) == 3:
+        elif key not in (REPLICATED_KEY, COMPLETE_KEY) and len(name := json.loads(key)) == 3:
             tables[name[1], name[2]] = TableCopy.decode(record)
     return plan, tables

@@ -15,7 +15,7 @@ from schemas.binlog.framing import FIRST_POSITION
 from schemas.ddl.table_definition import TableDefinition
 from schemas.gtid.sets import GtidSet
 from schemas.tables import QualifiedName
-from schemas.wire.epoch import CopyStep, SchemaChanged
+from schemas.wire.epoch import CompleteCopy, CopyStep, SchemaChanged
 
 
 class EpochStream:
@@ -158,6 +158,7 @@ class EpochStream:
         ddl: SchemaChanged | None = None,
         definition: TableDefinition | None = None,
         rows: CopiedRows | None = None,
+        complete: CompleteCopy | None = None,
     ) -> SealedEpoch:
         """An epoch that the relay log does not have, behind the last one; nothing is in the open one.
 
@@ -167,6 +168,7 @@ class EpochStream:
             ddl: its DDL.
             definition: what the DDL makes of its table.
             rows: its rows.
+            complete: where a complete copy begins or ends.
         """
         if ddl is not None:
             self._decoder.add_ddl(ddl, definition)
@@ -174,7 +176,7 @@ class EpochStream:
             self._decoder.add_copied(rows, self._end)
         else:
             self._decoder.look_up_tables()
-        return self._seal(self._end, copy, tracked)
+        return self._seal(self._end, copy, tracked, complete)
 
     def _cut_at_epoch_ends(self, block: RelayBlock) -> Iterator[RelayBlock]:
         """The block, cut where an epoch has to end whatever the limits say."""
@@ -225,7 +227,11 @@ class EpochStream:
         return not self.in_group and self._state.epoch.is_due(self._limits, self._clock())
 
     def _seal(
-        self, end: RelayPosition, copy: CopyStep | None = None, tracked: tuple[TrackedRecord, ...] = ()
+        self,
+        end: RelayPosition,
+        copy: CopyStep | None = None,
+        tracked: tuple[TrackedRecord, ...] = (),
+        complete: CompleteCopy | None = None,
     ) -> SealedEpoch:
         ended = self._decoder.end_epoch(self._clock())
         self.sealed = end
@@ -239,4 +245,5 @@ class EpochStream:
             incomplete=self._incomplete(),
             copy=copy,
             copying=self._copying(),
+            complete=complete,
         )

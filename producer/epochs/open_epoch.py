@@ -14,6 +14,7 @@ from schemas.tables import QualifiedName
 from schemas.varint import encode_long
 from schemas.wire.avro_schema import OP_BEHIND, row_schema
 from schemas.wire.epoch import (
+    CompleteCopy,
     CopyStep,
     EpochCommitted,
     PreparedTransaction,
@@ -283,6 +284,7 @@ def seal(
     incomplete: Collection[QualifiedName] = (),
     copy: CopyStep | None = None,
     copying: bool = False,
+    complete: CompleteCopy | None = None,
 ) -> SealedEpoch:
     """End an epoch.
 
@@ -294,6 +296,7 @@ def seal(
         incomplete: tables of which rows may be missing downstream.
         copy: the step of a table's copy that it is.
         copying: whether something is left to copy.
+        complete: where a complete copy begins or ends.
     """
     record = EpochCommitted(
         epoch=epoch.number,
@@ -322,6 +325,7 @@ def seal(
         log_begins=log_begins,
         copy=copy,
         copying=copying,
+        complete=complete,
     )
     return SealedEpoch(
         record,

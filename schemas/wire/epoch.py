@@ -224,6 +224,14 @@ class CopyStep:
 
 
 @dataclass(frozen=True)
+class CompleteCopy:
+    """A copy of everything begins or has come to its end. The fields are described in ``epoch.avsc``."""
+
+    copy: str
+    ended: bool
+
+
+@dataclass(frozen=True)
 class EpochCommitted:
     """One epoch. The fields are described in ``epoch.avsc``. Positions are the end of the epoch."""
 
@@ -255,6 +263,7 @@ class EpochCommitted:
     log_begins: str | None = None
     copy: CopyStep | None = None
     copying: bool = False
+    complete: CompleteCopy | None = None
 
     def encode(self) -> bytes:
         """Encode its record in the epochs topic."""
@@ -283,6 +292,8 @@ class EpochCommitted:
         record["skipped"] = tuple(Skipped(**s) for s in record["skipped"])
         if record["copy"] is not None:
             record["copy"] = CopyStep(**record["copy"])
+        if record["complete"] is not None:
+            record["complete"] = CompleteCopy(**record["complete"])
         return cls(**record)
 
 

@@ -231,6 +231,10 @@ def _check_epoch(epoch: EpochCommitted) -> None:
     if epoch.ddl is not None:
         _check_ddl(epoch.ddl)
     _check_copy(epoch)
+    if epoch.complete is not None:
+        _need(names.is_uuid(epoch.complete.copy), f"{epoch.complete.copy[:100]!r} is no id of a copy")
+        is_empty = not epoch.transactions and not epoch.rows and epoch.ddl is None and epoch.copy is None
+        _need(is_empty, "it is where a complete copy begins or ends, and has changes")
     begins = epoch.log_begins
     is_begin = epoch.epoch == 0 and len(begins or "") <= _LONGEST_NAME and (begins or "").isprintable()
     _need(begins is None or is_begin, f"it says that the log begins there: {(begins or '')[:100]!r}")

@@ -118,15 +118,19 @@ class ChannelStart:
         last: the last epoch that is completely before it; at the log's start epoch 0, which is empty; None if it is
             not known.
         start: the ``--from`` value.
+        is_copied: whether a complete copy begins there.
     """
 
     log_position: LogPosition
     last: EpochCommitted | None
     start: str
+    is_copied: bool = False
 
     @property
     def whole(self) -> bool:
         """Whether it is certain that the target has everything before it, or that a copy in the log brings it."""
+        if self.is_copied:
+            return True
         begins = self.last.log_begins if self.last is not None and self.last.epoch == 0 else None
         return self.start.startswith("gtid:") or (begins in (ORIGIN, COPY) and self.log_position.rows is None)
 

@@ -9,7 +9,7 @@ import structlog
 
 from schemas.errors import ConfigError, LogError, Where
 from schemas.gtid.sets import Flavor, GtidSet, flavor_of, parse_gtid_set
-from schemas.wire.epoch import EpochCommitted
+from schemas.wire.epoch import COPY, ORIGIN, EpochCommitted
 from spark_consumer.epochs.epoch_transactions import (
     Transaction,
     TransactionReader,
@@ -37,6 +37,9 @@ TransactionsOf = Callable[[LoggedEpoch], Sequence[Transaction]]
 def channel_start(config: ConsumerConfig, log: LogReader) -> ChannelStart:
     """Return the start of a channel without a position. Raises as ``first_position`` does."""
     start = config.start or "earliest"
+    if start == "earliest" and (copied := complete_copy(log)) is not None:
+        _log.info("begins_with_a_copy", channel=config.channel, epoch=copied.record.epoch)
+        return ChannelStart(_at(copied), copied.record, start, is_copied=True)
     log_position = first_position(start, log, TransactionReader(config, log))
     last = first_epoch(log) if log_position.epoch < 0 else next(log.epochs(log_position.offset))
     begin = ChannelStart(log_position, last.record, start)
@@ -51,6 +54,40 @@ def channel_start(config: ConsumerConfig, log: LogReader) -> ChannelStart:
             " this position, which cannot be checked here; --from gtid:SET compares a copy's GTID set",
         )
     return begin
+
+
+def complete_copy(log: LogReader) -> LoggedEpoch | None:
+    """Return the epoch after which a new channel begins, if the log does not have its own beginning.
+
+    The oldest copy of everything begins there of which Kafka still has all. None if the log has everything from the
+    beginning on, or no such copy. Raises LogError: TR555, all epochs were deleted; TR566, there are none yet.
+    """
+    if first_kept(log).record.log_begins in (ORIGIN, COPY):
+        return None
+    begins: dict[str, LoggedEpoch] = {}
+    ended: list[LoggedEpoch] = []
+    for logged in log.epochs():
+        complete = logged.record.complete
+        if complete is not None and not complete.ended:
+            begins[complete.copy] = logged
+        elif complete is not None and complete.copy in begins:
+            ended.append(begins.pop(complete.copy))
+    return next((copied for copied in ended if _has_rows_after(copied, log)), None)
+
+
+def _has_rows_after(begin: LoggedEpoch, log: LogReader) -> bool:
+    """Whether Kafka still has all rows after an epoch."""
+    checked = set[int]()
+    for logged in log.epochs(begin.offset):
+        for part in logged.record.ranges:
+            if (
+                part.end > part.start
+                and part.partition not in checked
+                and (log.first_row_offset(part.partition) or 0) > part.start
+            ):
+                return False
+            checked.add(part.partition)
+    return True
 
 
 def first_position(start: str, log: LogReader, transactions_of: TransactionsOf) -> LogPosition:
@@ -269,7 +306,8 @@ def not_kept(first: EpochCommitted, what: str = "") -> LogError:
         "TR555",
         f"the log starts with epoch {first.epoch}" + (f": {what}" if what else ""),
         where=Where(epoch=first.epoch),
-        hint=f"load a copy of the tables{gtids if first.executed_gtids else ''};"
+        hint="`tailrace copy --all` puts a copy into the log with which new channels begin; or load one of the tables"
+        f"{gtids if first.executed_gtids else ''};"
         f" --from epoch:{first.epoch + 1} starts there without the deleted changes",
     )
 

@@ -26,10 +26,11 @@ from producer.decode.event_decoder import CopiedRows
 from producer.epochs.open_epoch import OpenEpoch, Records, SealedEpoch, TrackedRecord, seal
 from producer.structures.store import BinlogPosition
 from relay_store.layout.directory import RelayPosition
+from schemas.ddl.classify import classify
 from schemas.ddl.table_definition import ColumnDefinition, TableDefinition
 from schemas.structure import TableStructure
 from schemas.tables import TableFilter
-from schemas.wire.epoch import CopyStep, SchemaChanged, TableChanged
+from schemas.wire.epoch import CompleteCopy, CopyStep, SchemaChanged, TableChanged
 from schemas.wire.rows import key_prefix
 
 NAME = ("shop", "t")
@@ -37,6 +38,7 @@ STRUCTURE = TableStructure(*NAME, (), ())
 PREFIX = key_prefix(STRUCTURE)
 SERVER = "3e11fa47-71ca-11e1-9e33-c80aa9429562"
 DDL = SchemaChanged("ALTER TABLE t FORCE", "shop", "ALTER TABLE", (TableChanged(*NAME),), "mysql", 0)
+CLASSIFIED = classify(DDL.statement, DDL.default_db, DDL.source_flavor)
 TABLE = TableDefinition((ColumnDefinition("id", "int"),))
 
 Rows = dict[int, int]
@@ -77,8 +79,12 @@ class Downstream:
     incomplete: bool = False
     #: somebody has written to it
     is_wrong: bool = False
+    is_there: bool = False
 
     def apply(self, step: CopyStep | None, rows: Rows, changes: list[Change]) -> None:
+        if step is not None and step.step == "begin":
+            self.is_there = True
+        assert self.is_there or not (rows or changes)
         if step is not None and step.step == "begin":
             assert step.again or not self.rows
             self.rows, self.incomplete, self.is_wrong = {}, True, False
@@ -103,6 +109,8 @@ class Log:
         self.is_included, self.is_known = is_included, False
         self.position, self.number = 0, 1
         self.open: list[Change] = []
+        # What a channel reads: a complete copy, or what `Downstream.apply` takes.
+        self.entries: list[CompleteCopy | tuple[CopyStep | None, Rows, list[Change]]] = []
         self.tracked: dict[bytes, bytes] = {}
         if is_included:
             self.tracked[PLAN_KEY] = Plan("one").encode()
@@ -143,16 +151,33 @@ class Log:
         self.position += len(changes)
         if not self.is_included:
             changes = []
-        elif self.copies.leaves_out_rows(*NAME):
-            epoch.left_out = [DDL] if None in changes else []
-            changes = []
-        elif None in changes:
+        elif None not in changes:
+            changes = [] if self.copies.leaves_out_rows(*NAME) else changes
+        elif self.copies.leaves_out_ddl(CLASSIFIED):
+            epoch.left_out, changes = [DDL], []
+        else:
             epoch.ddl = DDL
         sealed = self.copies.ended(self._sealed(epoch))
         self._take(sealed.tracked)
-        self.downstream.apply(None, {}, changes)
+        self._apply(None, {}, changes)
         self.check()
         self.write_copies()
+
+    def _apply(self, step: CopyStep | None, rows: Rows, changes: list[Change]) -> None:
+        self.entries.append((step, rows, changes))
+        self.downstream.apply(step, rows, changes)
+
+    def new_channel(self) -> Downstream | None:
+        """A channel that begins with the oldest complete copy; None if there is none."""
+        ended = [one.copy for one in self.entries if isinstance(one, CompleteCopy) and one.ended]
+        if not ended:
+            return None
+        begin = max(i for i, one in enumerate(self.entries) if one == CompleteCopy(ended[0], ended=False))
+        found = Downstream()
+        for one in self.entries[begin:]:
+            if not isinstance(one, CompleteCopy):
+                found.apply(*one)
+        return found
 
     def write_copies(self) -> None:
         if self.open:
@@ -167,18 +192,22 @@ class Log:
         ddl: SchemaChanged | None = None,
         definition: TableDefinition | None = None,
         rows: CopiedRows | None = None,
+        complete: CompleteCopy | None = None,
     ) -> SealedEpoch:
+        if complete is not None:
+            assert not (complete.ended and self.downstream.incomplete)
+            self.entries.append(complete)
         copied: Any = rows.values(b"", 0, RelayPosition("", "", 0)) if rows else []
-        self.downstream.apply(copy, dict(copied), [])
+        self._apply(copy, dict(copied), [])
         self.check()
         return replace(self._sealed(OpenEpoch(self.number, 0.0)), tracked=tracked)
 
-    def copy_again(self) -> None:
-        """Somebody writes to the downstream's table, and an operator has it copied again."""
+    def copy_again(self, *tables: str) -> None:
+        """Somebody writes to the downstream's table, and an operator has it, or everything, copied again."""
         if (
             not self.is_included
             or self.open
-            or (records := self.copies.requested(CopyRequest(("shop.*",)))) is None
+            or (records := self.copies.requested(CopyRequest(tables))) is None
         ):
             return
         self._insert(records)
@@ -286,7 +315,7 @@ _ACTIONS = st.one_of(
     st.sampled_from(
         [
             (name, None)
-            for name in ("restart", "commit", "write", "copy again", "copy again", "cancel", "other tables")
+            for name in ("restart", "commit", "write", "copy again", "copy all", "cancel", "other tables")
         ]
     ),
 )
@@ -334,6 +363,8 @@ def test_the_log_leads_to_the_upstreams_rows(
             case "write":
                 log.write_copies()
             case "copy again":
+                log.copy_again("shop.*")
+            case "copy all":
                 log.copy_again()
             case "cancel":
                 log.cancel()
@@ -351,8 +382,18 @@ def test_the_log_leads_to_the_upstreams_rows(
     assert log.downstream.rows == upstream.states[-1]
     log.copy_again()
     assert log.downstream.is_wrong
+    # DDL before, between or after the begins of the complete copy and of its table.
+    for change in (*before[: steps + 1], None, *before):
+        upstream.commit(change)
+        reader.hand_in()
+        log.write_copies()
+        reader.read(2, 1)
+        log.publish(1)
     _finish(log, reader)
     assert log.downstream.rows == upstream.states[-1]
+    new = log.new_channel()
+    assert new is not None
+    assert new.rows == upstream.states[-1]
 
 
 def _finish(log: Log, reader: Reader) -> None:
