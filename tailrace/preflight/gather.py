@@ -18,13 +18,23 @@ from schemas.errors import TailraceError, UpstreamError
 from schemas.tables import NEVER_REPLICATED, TableFilter
 from schemas.wire.epoch import COPY, ORIGIN
 from spark_consumer.epochs.letter_case import in_lower_case
+from spark_consumer.epochs.log_reader import LogReader
+from spark_consumer.epochs.start import complete_copy, first_kept
 from spark_consumer.rules.config import ConsumerConfig
 from spark_consumer.rules.rules import Rules
 from spark_consumer.rules.scope import Scope
 from spark_consumer.target.programs.privileges import read_privileges
 from spark_consumer.target.session import Session
 from tailrace import probe_kafka, servers
-from tailrace.config.addresses import files_target, kafka_security, server_id, source_url, target_url, targets
+from tailrace.config.addresses import (
+    files_target,
+    kafka_security,
+    log_address,
+    server_id,
+    source_url,
+    target_url,
+    targets,
+)
 from tailrace.config.channels import channel_rules, channels_of
 from tailrace.config.model import Config
 from tailrace.other_pipelines import (
@@ -79,6 +89,8 @@ def preflight(config: Config, file: Path) -> Preflight:
     results += found
     if log_id == "":
         results += _of_log_start(config)
+    elif log_id is not None:
+        results += _of_new_channels(config)
     for one in targets(config):
         found = _of_target(one, upstream, channels_of(config, one), log_id)
         # Findings about a channel's own target name the channel.
@@ -141,6 +153,25 @@ def _of_log_start(config: Config) -> list[Result]:
     remedy += " `--from gtid:SET`, the GTID set of the copy"
     what = f"the log will start after {before} ({why}): it will not contain what was written before"
     return [Finding("warn", "kafka", "log_begins", what, remedy)]
+
+
+def _of_new_channels(config: Config) -> list[Result]:
+    """Return from where a new channel could begin, as the topics are now."""
+    log = LogReader(log_address(config.kafka))
+    try:
+        copied, first = complete_copy(log), first_kept(log).record
+    except TailraceError as error:
+        return [NotChecked("kafka", "new_channels", error.message)]
+    if copied is not None:
+        what = f"a new channel begins with the complete copy after epoch {copied.record.epoch}"
+    elif first.epoch == 0:
+        what = "a new channel begins at the log's beginning"
+        if first.log_begins not in (ORIGIN, COPY):
+            what += ", and needs a copy of the tables as they were there"
+    else:
+        what = f"the log starts with epoch {first.epoch}, and no complete copy is in it, so no new channel can begin"
+        return [Finding("warn", "kafka", "new_channels", what, "run `tailrace copy --all`")]
+    return [Finding("ok", "kafka", "new_channels", what)]
 
 
 def _log_start(config: Config) -> tuple[str, str]:

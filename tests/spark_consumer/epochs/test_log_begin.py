@@ -9,7 +9,7 @@ import pytest
 
 from schemas.access.server_url import ServerUrl
 from schemas.errors import LogError
-from schemas.wire.epoch import COPY, EPOCH_KEY, ORIGIN, EpochCommitted
+from schemas.wire.epoch import COPY, EPOCH_KEY, ORIGIN, CompleteCopy, EpochCommitted
 from spark_consumer.epochs.log_reader import LogReader
 from spark_consumer.epochs.position import LogPosition, Position
 from spark_consumer.epochs.start import channel_start, first_position, resume_offset
@@ -134,6 +134,42 @@ def test_what_is_known_of_a_begin(start: str | None, log_begins: str | None, who
     )
     assert position.source_log is None
     assert resume_offset(position, log) == max(0, 2 * begin.log_position.epoch + 1)
+
+
+def with_copies(*steps: tuple[int, str, bool], log_begins: str | None = None) -> list[EpochCommitted]:
+    """Epochs, some of which begin or end complete copies: their number, the copy, and whether it ended."""
+    made = epochs(9, log_begins=log_begins)
+    for number, copy, ended in steps:
+        complete = CompleteCopy(f"{copy * 8}-0000-0000-0000-000000000000", ended)
+        made[number] = replace(made[number], transactions=0, rows=0, tables=(), complete=complete)
+    return made
+
+
+@pytest.mark.parametrize(
+    ("steps", "low", "begin"),
+    [
+        # It begins after the last DDL in its midst; the older one counts.
+        ([(3, "a", False), (4, "a", False), (5, "a", True), (6, "b", False), (8, "b", True)], 2, 4),
+        ([(3, "a", False), (5, "a", True), (6, "b", False), (8, "b", True)], 4, 6),
+        ([(3, "a", False), (6, "b", False), (8, "b", True)], 2, 6),
+        ([(3, "a", False), (5, "a", True), (6, "b", False)], 4, None),
+        ([(3, "a", False)], 0, 0),
+        ([], 1, None),
+    ],
+)
+def test_a_new_channel_begins_with_a_complete_copy(
+    steps: list[tuple[int, str, bool]], low: int, begin: int | None
+) -> None:
+    log = Log(with_copies(*steps)[low:], low=2 * low, first_offset=2 * low)
+    if begin is None:
+        with pytest.raises(LogError, match=r"TR555.*tailrace copy --all"):
+            channel_start(CONFIG, log)
+        return
+    found = channel_start(CONFIG, log)
+    assert found.whole is (begin > 0)
+    assert found.log_position.epoch == (begin or -1)
+    assert resume_offset(Position.first(found), log) == (2 * begin + 1 if begin else 0)
+    assert channel_start(CONFIG, Log(with_copies(*steps, log_begins=ORIGIN))).log_position.epoch == -1
 
 
 # -- going on --------------------------------------------------------------------------------------
