@@ -10,7 +10,7 @@ from tailrace.commands.options import DEFAULT_CONFIG, ConfigFile, read_config
 
 Tables = Annotated[
     list[str] | None,
-    typer.Argument(metavar="[TABLE]...", help="Patterns db.table, as in tables.include."),
+    typer.Argument(metavar="TABLE", help="Patterns db.table, as in tables.include."),
 ]
 All = Annotated[bool, typer.Option("--all", help="Copy all replicated tables.")]
 Cancel = Annotated[bool, typer.Option("--cancel", help="Drop the copies that have not begun.")]
