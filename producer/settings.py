@@ -85,16 +85,17 @@ class EpochSettings:
     ] = 0.2
 
 
-def replica_address(text: str) -> tuple[str, int]:
-    """Host and port of ``host`` or ``host:port``. Raises ConfigError TR150."""
-    url = ServerUrl.parse(f"mysql://{text}/")
-    return url.host, url.port
+def replica_url(source: ServerUrl, address: str) -> ServerUrl:
+    """The url of a replica, ``host`` or ``host:port``, with the source's account. Raises ConfigError TR150."""
+    url = ServerUrl.parse(f"mysql://{address}/")
+    params = {name: value for name, value in source.params.items() if name != "unix-socket"}
+    return replace(source, host=url.host, port=url.port, params=params)
 
 
 def _check_replica(text: str) -> str:
     with suppress(ConfigError):
-        host, port = replica_address(text)
-        if text.lower() in (host, f"{host}:{port}", f"[{host}]", f"[{host}]:{port}"):
+        url = ServerUrl.parse(f"mysql://{text}/")
+        if text.lower() in (url.host, f"{url.host}:{url.port}", f"[{url.host}]", f"[{url.host}]:{url.port}"):
             return text
     raise ValueError("a replica is host or host:port")
 
@@ -126,6 +127,15 @@ class CopySettings:
             " connections; 0: it is not looked at",
         ),
     ] = 0
+    read_from: Annotated[
+        str,
+        AfterValidator(lambda text: text and _check_replica(text)),
+        Field(
+            description="a replica of the upstream, host or host:port, whose rows are read instead; it has all of the"
+            " upstream's rows and no others, and the upstream's account",
+            examples=["db2:3306"],
+        ),
+    ] = ""
     replicas: Annotated[
         tuple[Annotated[str, AfterValidator(_check_replica)], ...],
         Field(

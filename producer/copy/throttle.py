@@ -6,14 +6,13 @@ import threading
 import time
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import replace
 from typing import Any
 
 import pymysql
 import structlog
 from pymysql.connections import Connection
 
-from producer.settings import CopySettings, replica_address
+from producer.settings import CopySettings, replica_url
 from producer.upstream.connect import LoginRefused, connect, upstream_errors
 from schemas.access.server_url import ServerUrl
 from schemas.errors import TailraceError
@@ -39,7 +38,7 @@ class Throttle:
     ) -> None:
         self._clock = clock
         self._settings, self._source = settings, _Server(source)
-        self._replicas = [_Server(_replica(source, address)) for address in settings.replicas]
+        self._replicas = [_Server(replica_url(source, address)) for address in settings.replicas]
         self._next_look = self._next_read = 0.0
         self._lock = threading.Lock()
         self.paused: str | None = None
@@ -138,9 +137,3 @@ class _Server:
         except TailraceError:
             self.close()
             raise
-
-
-def _replica(source: ServerUrl, address: str) -> ServerUrl:
-    host, port = replica_address(address)
-    params = {name: value for name, value in source.params.items() if name != "unix-socket"}
-    return replace(source, host=host, port=port, params=params)

@@ -33,7 +33,7 @@ from producer.copy.objects import object_reader
 from producer.copy.row_encoder import CopySource, RowEncoder, copied_values, session_setup
 from producer.copy.row_packets import RowPackets
 from producer.copy.table_lock import NotVisible, TableLock
-from producer.settings import CopySettings
+from producer.settings import CopySettings, replica_url
 from producer.structures.forms import predicted
 from producer.structures.interpret import Unresolved
 from producer.structures.store import BinlogPosition
@@ -51,6 +51,8 @@ from schemas.wire.epoch import SchemaChanged, TableChanged
 
 _WAIT = 5.0  # seconds in which a server has to show what it has sent
 _PAUSE = 0.005
+_LAG = 10  # seconds that a replica may be behind
+_ALL: QualifiedName = ("", "")
 _FACTS = (
     "SELECT TABLE_TYPE, ENGINE, TABLE_ROWS, AVG_ROW_LENGTH FROM information_schema.TABLES"
     " WHERE TABLE_SCHEMA = %s AND TABLE_NAME = %s"
@@ -97,7 +99,7 @@ class _HeldTable(NamedTuple):
 
 
 class UpstreamReader:
-    """One connection to the upstream, for one thread.
+    """One connection to the upstream, for one thread; and one to a replica if chunks are read from there.
 
     Args:
         tables: those that are replicated.
@@ -105,7 +107,9 @@ class UpstreamReader:
 
     def __init__(self, url: ServerUrl, tables: TableFilter, settings: CopySettings) -> None:
         self._url, self._tables, self._settings = url, tables, settings
+        self._replica = replica_url(url, settings.read_from) if settings.read_from else None
         self._open: Connection[Any] | None = None
+        self._replica_open: Connection[Any] | None = None
         self._info: UpstreamInfo | None = None
         self._known: dict[QualifiedName, _Table] = {}
         self._most_rows = settings.chunk_rows
@@ -122,6 +126,8 @@ class UpstreamReader:
             UpstreamError: the upstream cannot be reached, or refuses; or TR212, the table cannot be copied.
         """
         try:
+            if self._replica is not None and work.is_begun and work.name != _ALL:
+                return self._read_from(self._replica, work)
             with upstream_errors(self._url):
                 connection, info = self._connected()
                 with self._visible(connection, info, work.base) as snapshot:
@@ -144,6 +150,20 @@ class UpstreamReader:
         except TailraceError:
             self.close()
             raise
+
+    def _read_from(self, replica: ServerUrl, work: Work) -> Answer:
+        """Read a chunk from a replica. What it shows is in the upstream's binlog by then."""
+        with upstream_errors(self._url):
+            _, info = self._connected()
+        with upstream_errors(replica):
+            connection = self._connected_to(replica, info)
+            _await_executed(connection, replica, info, work.base)
+            found = self._chunk(connection, info, work)
+        with upstream_errors(self._url):
+            visible = _position(*self._connected())
+        if visible.server != info.server_uuid:
+            raise NotVisible
+        return found(visible)
 
     def read_held(self, work: Work, copies: Copies, stop: threading.Event) -> None:
         """Read a whole table at one position, and hand it in; the publisher stands still.
@@ -217,19 +237,24 @@ class UpstreamReader:
         return _HeldTable(table.structure, rows, engine == "InnoDB")
 
     def close(self) -> None:
-        """Close the connection."""
-        if self._open is not None:
-            self._open.close()
-            self._open = None
+        """Close the connections."""
+        for connection in (self._open, self._replica_open):
+            if connection is not None and connection.open:
+                connection.close()
+        self._open = self._replica_open = None
 
     def _connected(self) -> tuple[Connection[Any], UpstreamInfo]:
-        if self._open is None or self._info is None:
+        if self._open is None or self._info is None or not self._open.open:
             self._info = describe(self._url)
             _check(self._url, self._info)
-            self._open = connect(self._url, charset="utf8mb4")
-            for statement in session_setup(self._info.flavor):
-                query(self._open, statement)
+            self._open = _prepared(self._url, self._info)
         return self._open, self._info
+
+    def _connected_to(self, replica: ServerUrl, info: UpstreamInfo) -> Connection[Any]:
+        if self._replica_open is None or not self._replica_open.open:
+            _check_replica(replica, describe(replica), info)
+            self._replica_open = _prepared(replica, info)
+        return self._replica_open
 
     @contextmanager
     def _visible(
@@ -258,13 +283,13 @@ class UpstreamReader:
                 raise NotVisible
             time.sleep(_PAUSE)
         yield position
-        if connection is self._open:
+        if connection.open:
             connection.rollback()
 
     def _read(
         self, connection: Connection[Any], info: UpstreamInfo, work: Work
     ) -> Callable[[BinlogPosition], Answer]:
-        if work.name == ("", ""):
+        if work.name == _ALL:
             return self._objects(connection, info, work)
         if not work.is_begun:
             return self._definition(connection, info, work)
@@ -334,7 +359,7 @@ class UpstreamReader:
             size += sum(map(len, after[counted:]))
             counted = len(after)
         if not is_whole:
-            self.close()
+            rows.close()
         if counted:
             seconds = time.monotonic() - begin
             row_limit = next_limit(counted, seconds, self._least_rows, self._most_rows)
@@ -393,6 +418,39 @@ def _values(
     return copied_values(
         after, header, epoch, 0, CopySource(*name, server_id, *end.upstream, read_ms, read_ms)
     )
+
+
+def _prepared(url: ServerUrl, info: UpstreamInfo) -> Connection[Any]:
+    """A connection whose SELECTs can be encoded."""
+    connection = connect(url, charset="utf8mb4")
+    for statement in session_setup(info.flavor):
+        query(connection, statement)
+    return connection
+
+
+def _check_replica(replica: ServerUrl, found: UpstreamInfo, upstream: UpstreamInfo) -> None:
+    """Whether chunks can be read from a server. Raises UpstreamError TR212."""
+    if found.flavor != upstream.flavor or not found.has_gtids:
+        raise UpstreamError(
+            "TR212",
+            f"{replica} is no replica that shows by GTIDs what it has: it needs gtid_mode = ON, and to be of the"
+            " upstream's kind",
+            hint="set [copy] read-from to another replica, or remove it",
+        )
+
+
+def _await_executed(
+    connection: Connection[Any], replica: ServerUrl, info: UpstreamInfo, base: Boundary
+) -> None:
+    """Wait until a replica shows all that was executed at a boundary. Raises UpstreamError if that takes long."""
+    wait = "WAIT_FOR_EXECUTED_GTID_SET" if info.flavor == "mysql" else "MASTER_GTID_WAIT"
+    if not base.executed or query(connection, f"SELECT {wait}(%s, %s)", (base.executed, _LAG))[0][0] != 0:
+        raise UpstreamError(
+            "TR201",
+            f"{replica} does not show within {_LAG} s what the upstream has executed",
+            hint="wait until it has caught up, or remove [copy] read-from",
+            retryable=True,
+        )
 
 
 def _logs_cascades(connection: Connection[Any]) -> bool:

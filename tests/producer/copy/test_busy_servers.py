@@ -23,19 +23,11 @@ from tailrace.assemble.producer import producer
 from tailrace.service.copy_progress import copy_part
 from tailrace.status.copies import LoggedCopies
 from tests.support.epochs.producer_case import Case, producer_case
+from tests.support.epochs.replicas import replicate, set_delay
 from tests.support.epochs.written_tables import TABLES, fill
 from tests.support.waiting import wait_until
 
 pytestmark = pytest.mark.servers
-
-FOLLOW = {
-    "mysql": "CHANGE REPLICATION SOURCE TO SOURCE_HOST = '127.0.0.1', SOURCE_PORT = {port}, SOURCE_USER = 'root',"
-    " SOURCE_AUTO_POSITION = 1, GET_SOURCE_PUBLIC_KEY = 1, SOURCE_DELAY = {delay}",
-    "mariadb": "CHANGE MASTER TO MASTER_HOST = '127.0.0.1', MASTER_PORT = {port}, MASTER_USER = 'root',"
-    " MASTER_USE_GTID = slave_pos, MASTER_SSL = 0, MASTER_DELAY = {delay}",
-}
-EXECUTED = {"mysql": "gtid_executed", "mariadb": "gtid_binlog_pos"}
-BEGIN = {"mysql": "gtid_purged", "mariadb": "gtid_slave_pos"}
 
 
 @contextmanager
@@ -114,16 +106,13 @@ def asking(throttle: Throttle) -> Iterator[None]:
 
 
 def test_a_copy_waits_for_replicas(upstream: Database, server: Callable[..., Database]) -> None:
-    replica, flavor = server(upstream.flavor, server_id=150), upstream.flavor
+    replica = server(upstream.flavor, server_id=150)
     settings = CopySettings(replicas=(f"127.0.0.1:{replica.port}",), max_replica_lag=0.5)
     throttle = Throttle(ServerUrl.parse(upstream.url()), settings)
     with asking(throttle):
         wait_until(lambda: "does not replicate" in str(throttle.paused))
-        ((executed,),) = upstream.execute(f"SELECT @@GLOBAL.{EXECUTED[flavor]}")
-        reset = ["RESET BINARY LOGS AND GTIDS"] if flavor == "mysql" else []
-        follow = [FOLLOW[flavor].format(port=upstream.port, delay=delay) for delay in (3600, 0)]
-        replica.execute(*reset, f"SET GLOBAL {BEGIN[flavor]} = '{executed}'", follow[0], "START REPLICA")
+        replicate(upstream, replica, delay=3600)
         upstream.execute("CREATE DATABASE IF NOT EXISTS behind", "DROP DATABASE behind")
         wait_until(lambda: "s behind, and max-replica-lag is 0.5 s" in str(throttle.paused))
-        replica.execute("STOP REPLICA", follow[1], "START REPLICA")
+        set_delay(upstream, replica, 0)
         wait_until(lambda: throttle.paused is None)

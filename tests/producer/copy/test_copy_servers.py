@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +18,7 @@ from schemas.errors import UpstreamError
 from tests.support.binlogs.binlog_rows import Row
 from tests.support.epochs.producer_case import Case, producer_case
 from tests.support.epochs.published import Published
+from tests.support.epochs.replicas import replicate
 from tests.support.epochs.written_tables import TABLES, fill, writing
 from tests.support.waiting import wait_until
 
@@ -157,3 +158,23 @@ def test_a_table_with_a_unique_key_by_hash(case: Case) -> None:
     assert [(row.op, row.avro()["after"]["t"]) for row in rows] == [("r", "é"), ("c", "a")]
     assert [row.avro()["after"]["DB_ROW_HASH_1"] is None for row in rows] == [True, False]
     assert rows[0].structure == rows[1].structure
+
+
+def test_rows_are_read_from_a_replica(
+    upstream: Database, server: Callable[..., Database], kafka: Kafka, tmp_path: Path
+) -> None:
+    replica = server(upstream.flavor, server_id=150)
+    replicate(upstream, replica)
+    with producer_case(upstream, kafka.bootstrap, tmp_path, start="copy") as case:
+        fill(case)
+        before = _selects(replica)
+        with writing(case, 4):
+            case.catch_up(copy=CopySettings(chunk_rows=300, read_from=f"127.0.0.1:{replica.port}"))
+        assert _selects(replica) > before + 20
+        case.catch_up()
+        _assert_copied(case)
+
+
+def _selects(server: Database) -> int:
+    [(_, count)] = server.execute("SHOW GLOBAL STATUS LIKE 'Com_select'")
+    return int(count)

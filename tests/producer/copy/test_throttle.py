@@ -12,7 +12,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from producer.copy.throttle import Throttle
 from producer.copy.upstream_reader import next_limit
-from producer.settings import CopySettings, replica_address
+from producer.settings import CopySettings, replica_url
 from schemas.access.server_url import ServerUrl
 
 SOURCE = ServerUrl("127.0.0.1")
@@ -64,11 +64,15 @@ def test_a_chunk_is_at_most_twice_the_last_one(rows: int, seconds: float, least:
 
 
 def test_addresses_of_replicas() -> None:
-    assert replica_address("db2") == ("db2", 3306)
-    assert replica_address("[::1]:3307") == ("::1", 3307)
+    source = ServerUrl("db1", 3305, "me", "secret", {"ssl-mode": "required", "unix-socket": "/tmp/s"})
+    found = ServerUrl("::1", 3307, "me", "secret", {"ssl-mode": "required"})
+    assert replica_url(source, "[::1]:3307") == found
     settings = TypeAdapter(CopySettings)
     given = ("DB2:3307", "db3", "[::1]", "10.0.0.1:3306")
     assert settings.validate_python({"replicas": given}).replicas == given
+    assert settings.validate_python({"read_from": ""}).read_from == ""
+    with pytest.raises(ValidationError, match="host or host:port"):
+        settings.validate_python({"read_from": "me@db2"})
     for wrong in ("", "user@db2", "db2/x", "db2:0", "db2:x", "mysql://db2", "db2?ssl-mode=required"):
         with pytest.raises(ValidationError, match="host or host:port"):
             settings.validate_python({"replicas": (wrong,)})
