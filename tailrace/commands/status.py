@@ -204,8 +204,6 @@ def _state(channel: dict[str, Any]) -> list[str]:
             f"the channel did not apply what was written upstream up to {before}; it cannot know whether the tables"
             " contain it",
         ]
-    if channel.get("copies_incomplete"):
-        return ["stopped cleanly at this position"]
     equal = "stopped cleanly; the tables equal the upstream at this position"
     return [equal + "".join(f", except for {what}" for what in _exceptions(channel))]
 

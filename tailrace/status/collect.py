@@ -163,8 +163,12 @@ def _copy(config: Config, producer: Part | None, kafka: Part, channels: list[Par
         part |= {"error": error.as_dict()}
     for channel in channels:
         is_known = "error" not in part and is_comparable(channel, kafka)
-        channel["copies_incomplete"] = logged.incomplete_at(channel["epoch"]) if is_known else None
+        channel["copies_incomplete"] = _incomplete(channel, logged) if is_known else None
     return (producer or {}).get("copy") or part
+
+
+def _incomplete(channel: Part, logged: LoggedCopies) -> list[str]:
+    return logged.incomplete_at(channel["epoch"]) if channel["copying"] else []
 
 
 def downstream_part(config: Config) -> Part:

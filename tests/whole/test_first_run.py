@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from typer.testing import CliRunner
@@ -34,10 +36,10 @@ def case(upstream_mariadb: Database, kafka: Kafka, tmp_path: Path) -> Iterator[C
         yield made
 
 
-def _run(config: Path, *options: str) -> subprocess.Popen[bytes]:
+def _run(config: Path, **settings: str) -> subprocess.Popen[bytes]:
     with (config.parent / "run.log").open("ab") as log:
-        command = [sys.executable, "-m", "tailrace", "run", "--config", str(config), *options]
-        return subprocess.Popen(command, stdout=log, stderr=log)
+        command = [sys.executable, "-m", "tailrace", "run", "--config", str(config)]
+        return subprocess.Popen(command, stdout=log, stderr=log, env=os.environ | settings)
 
 
 def _is_being_copied(downstream: Database, db: str) -> bool:
@@ -49,6 +51,13 @@ def _is_being_copied(downstream: Database, db: str) -> bool:
         f"SELECT MAX(copying) FROM tailrace.relay_log_info WHERE Channel_name = '{db}'"
     )
     return bool(copying)
+
+
+def _copy(config: Path) -> dict[str, Any]:
+    """How far `tailrace status` says the copy is, and which copies the channel lacks."""
+    report = json.loads(CliRunner().invoke(app, ["status", "--json", "--config", str(config)]).stdout)
+    [channel] = [one for one in report["downstream"]["channels"] if one["stored"] is not None]
+    return {**report["copy"], "lacks": channel["copies_incomplete"]}
 
 
 def _is_equal(case: Case, downstream: Database) -> bool:
@@ -68,15 +77,19 @@ def test_one_file_and_one_command_make_the_downstream_equal(
         f'[copy]\nconnections = 1\nchunk-rows = 5\n[consumer]\nchannel = "{db}"\n"spark.master" = "local[1]"\n'
     )
     with writing(case, 1):
-        running = _run(config)
+        running = _run(config, TAILRACE_COPY_MAX_ROWS_PER_S="50")
         wait_until(lambda: _is_being_copied(downstream_mysql, db), "rows of the copy downstream")
+        wait_until(lambda: _copy(config)["rows_per_s"], "a rate")
         for one in all_of(running.pid):
             os.kill(one, signal.SIGKILL)
         running.wait()
+        left = _copy(config)
+        assert (left["running"], left["rows_per_s"], left["tables_total"]) == (True, None, len(TABLES))
+        assert left["lacks"]
         running = _run(config)
     wait_until(lambda: _is_equal(case, downstream_mysql), "the upstream's rows downstream")
     running.terminate()
     assert running.wait(60) == 0
-    assert (
-        "the tables equal the upstream" in CliRunner().invoke(app, ["status", "--config", str(config)]).stdout
-    )
+    said = CliRunner().invoke(app, ["status", "--config", str(config)]).stdout
+    assert "the tables equal the upstream" in said
+    assert f"complete: {len(TABLES)} tables" in said
