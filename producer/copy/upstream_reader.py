@@ -246,7 +246,7 @@ class UpstreamReader:
     def _connected(self) -> tuple[Connection[Any], UpstreamInfo]:
         if self._open is None or self._info is None or not self._open.open:
             self._info = describe(self._url)
-            _check(self._url, self._info)
+            check_upstream(self._url, self._info)
             self._open = _prepared(self._url, self._info)
         return self._open, self._info
 
@@ -458,7 +458,7 @@ def _logs_cascades(connection: Connection[Any]) -> bool:
     return variable(connection, "innodb_native_foreign_keys") == "OFF"
 
 
-def _check(url: ServerUrl, info: UpstreamInfo) -> None:
+def check_upstream(url: ServerUrl, info: UpstreamInfo) -> None:
     """Whether tables can be copied from a server. Raises UpstreamError TR212."""
     if not info.has_gtids:
         raise UpstreamError(

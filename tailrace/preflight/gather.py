@@ -15,7 +15,7 @@ from relay_store.layout.directory import read_index
 from relay_store.read.start import initial_position
 from schemas.access.server_login import tls_of
 from schemas.errors import TailraceError, UpstreamError
-from schemas.tables import NEVER_REPLICATED, TableFilter
+from schemas.tables import NEVER_REPLICATED, QualifiedName, TableFilter
 from schemas.wire.epoch import COPY, ORIGIN
 from spark_consumer.epochs.letter_case import in_lower_case
 from spark_consumer.epochs.log_reader import LogReader
@@ -48,6 +48,7 @@ from tailrace.other_pipelines import (
 )
 from tailrace.preflight.agreement import NO_FEATURES, ServerFeatures
 from tailrace.preflight.channels import ChannelFacts, channel_findings
+from tailrace.preflight.copy_facts import copies_first, read_source, read_targets
 from tailrace.preflight.downstream import (
     DownstreamFacts,
     Nontransactional,
@@ -56,6 +57,7 @@ from tailrace.preflight.downstream import (
 )
 from tailrace.preflight.encryption import Encryption
 from tailrace.preflight.finding import Finding, NotChecked, Part, Preflight, Result
+from tailrace.preflight.first_copy import source_findings, target_findings
 from tailrace.preflight.grants import downstream_reach, upstream_reach
 from tailrace.preflight.kafka import KafkaFacts, TopicFacts, kafka_findings
 from tailrace.preflight.local import consumer_findings, folder_findings, relay_findings, secret_findings
@@ -82,17 +84,17 @@ _CONNECT_TIMEOUT_S = 2  # for checks that a server which does not answer only le
 
 def preflight(config: Config, file: Path) -> Preflight:
     """Check everything that the configuration of ``file`` names."""
+    log_id, of_kafka = _of_kafka(config)
     upstream, found = _of_upstream(config)
-    results = [*secret_findings(file, config), *found]
-    results += relay_findings(config.relay.dir)
-    log_id, found = _of_kafka(config)
-    results += found
+    copied, of_copy = _of_first_copy(config, log_id)
+    results = [*secret_findings(file, config), *found, *of_copy]
+    results += [*relay_findings(config.relay.dir), *of_kafka]
     if log_id == "":
         results += _of_log_start(config)
     elif log_id is not None:
         results += _of_new_channels(config)
     for one in targets(config):
-        found = _of_target(one, upstream, channels_of(config, one), log_id)
+        found = _of_target(one, upstream, channels_of(config, one), log_id, copied)
         # Findings about a channel's own target name the channel.
         results += found if one is config else [replace(each, part=_named(config, one)) for each in found]
     return Preflight((*results, *consumer_findings(config.consumer.checkpoint_dir)))
@@ -102,7 +104,7 @@ def producer_results(config: Config) -> list[Result]:
     """Return the results for ``tailrace produce``, without slow checks."""
     _, results = _of_upstream(config, quick=True, features=False)
     log_id, found = _of_kafka(config)
-    results += [*relay_findings(config.relay.dir), *found]
+    results += [*_of_first_copy(config, log_id)[1], *relay_findings(config.relay.dir), *found]
     if config.target is not None and files_target(config) is None:
         results += _loops(config, [Scope(config.tables.include, config.tables.exclude)], log_id)
     return results
@@ -114,7 +116,8 @@ def consumer_results(config: Config, channel: str) -> list[Result]:
     own = own.model_copy(update={"consumer": own.consumer.model_copy(update={"channel": channel})})
     upstream = _of_upstream(own, quick=True)[0] if own.source is not None else None
     log_id, results = _of_kafka(own)
-    results += _of_target(own, upstream, [channel_rules(config, channel)], log_id)
+    copied, _ = _of_first_copy(own, log_id)
+    results += _of_target(own, upstream, [channel_rules(config, channel)], log_id, copied)
     return [*results, *consumer_findings(config.consumer.checkpoint_dir)]
 
 
@@ -126,6 +129,18 @@ def _of_upstream(
     except TailraceError as error:
         return None, _unreachable("upstream", error, "binlog settings, privileges, retention")
     return facts, upstream_findings(facts)
+
+
+def _of_first_copy(config: Config, log_id: str | None) -> tuple[list[QualifiedName], list[Result]]:
+    """Return the tables that the log will begin with copies of, and the findings about that; nothing without copies."""
+    if not copies_first(config, log_id):
+        return [], []
+    try:
+        facts = read_source(config)
+    except TailraceError:
+        # The findings about the upstream say so.
+        return [], []
+    return [table.name for table in facts.tables or ()], source_findings(facts)
 
 
 def _of_kafka(config: Config) -> tuple[str | None, list[Result]]:
@@ -193,16 +208,35 @@ def _named(config: Config, own: Config) -> Part:
 
 
 def _of_target(
-    config: Config, upstream: UpstreamFacts | None, channels: list[ConsumerConfig], log_id: str | None
+    config: Config,
+    upstream: UpstreamFacts | None,
+    channels: list[ConsumerConfig],
+    log_id: str | None,
+    copied: Sequence[QualifiedName],
 ) -> list[Result]:
     try:
         if (files := files_target(config)) is not None:
             return folder_findings(files)
         found = downstream_findings(read_downstream(config, upstream, channels))
         found += channel_findings(read_channels(config, channels, log_id))
+        found += _of_copy_target(config, upstream, channels, copied) if copied else []
     except TailraceError as error:
         return _unreachable("downstream", error, "privileges, GTIDs, settings")
     return found + _loops(config, [one.scope for one in channels], log_id)
+
+
+def _of_copy_target(
+    config: Config,
+    upstream: UpstreamFacts | None,
+    channels: list[ConsumerConfig],
+    copied: Sequence[QualifiedName],
+) -> list[Result]:
+    """Return findings about what is downstream in the place of the copied tables."""
+    with servers.asking(target_url(config), "downstream") as connection:
+        folds = servers.variables(connection).get("lower_case_table_names", "0") != "0"
+        keys, rules = [one.key for one in channels], _rules(channels, upstream, folds=folds)
+        found = servers.attempt(lambda: read_targets(connection, list(zip(keys, rules, strict=True)), copied))
+    return target_findings(found)
 
 
 def _loops(config: Config, scopes: list[Scope], log_id: str | None) -> list[Result]:

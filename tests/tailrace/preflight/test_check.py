@@ -13,8 +13,10 @@ from typer.testing import CliRunner
 from tailrace.commands.app import app
 from tailrace.config.channels import channels_of
 from tailrace.config.file import load
+from tailrace.preflight.copy_facts import read_source
 from tailrace.preflight.downstream import downstream_findings
 from tailrace.preflight.finding import Finding, Result
+from tailrace.preflight.first_copy import source_findings
 from tailrace.preflight.gather import read_downstream, read_upstream
 from tailrace.preflight.upstream import upstream_findings
 from tests.support.names import forget_others
@@ -112,7 +114,7 @@ ON_SERVER = {
     " SESSION_VARIABLES_ADMIN",
     "mariadb": "SET USER, BINLOG ADMIN, BINLOG REPLAY, PROCESS",
 }
-UPSTREAM = "SELECT, REPLICATION SLAVE, REPLICATION CLIENT"
+UPSTREAM = "SELECT, SHOW VIEW, EVENT, LOCK TABLES, REPLICATION SLAVE, REPLICATION CLIENT"
 
 
 def _of_account(findings: list[Result], right: str) -> list[Finding]:
@@ -146,10 +148,11 @@ def test_each_right_that_is_dropped_shows(
         )
     source, target = (server.url().replace("root@", "poor:poor@") for server in both)
     config = load(Path(_config(tmp_path, source, target, "127.0.0.1:1")))
+    upstream.execute("CREATE DATABASE keyless", "CREATE TABLE keyless.t (a INT)")
 
     def look() -> list[list[Result]]:
         return [
-            upstream_findings(read_upstream(config)),
+            [*upstream_findings(read_upstream(config)), *source_findings(read_source(config))],
             downstream_findings(read_downstream(config, None, channels_of(config, config))),
         ]
 
@@ -168,6 +171,7 @@ def test_each_right_that_is_dropped_shows(
             found = look()[number]
             assert _of_account(found, right), (right, _lacking(found))
             server.execute(f"GRANT {right} ON *.* TO {holder}")
+    upstream.execute("DROP DATABASE keyless")
     for server in both:
         server.execute("DROP USER poor@'%'", *(["DROP ROLE of_poor"] if through_role else []))
 
