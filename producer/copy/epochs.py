@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from functools import partial
 
 from producer.copy.copies import Answer, ChunkRead, Copies, ObjectsFound, TableFound, TablesFound
-from producer.copy.state import COMPLETE_KEY, Step
+from producer.copy.state import COMPLETE_KEY, Plan, Step
 from producer.decode.epoch_stream import EpochStream
 from producer.decode.event_decoder import CopiedRows
 from producer.epochs.open_epoch import SealedEpoch
+from schemas.ddl.classify import classify
 from schemas.tables import QualifiedName
-from schemas.wire.epoch import CompleteCopy, CopyStep
+from schemas.wire.epoch import CompleteCopy, CopyStep, SchemaChanged
 
 
 def copy_epochs(copies: Copies, stream: EpochStream) -> Iterator[SealedEpoch]:
@@ -35,12 +36,12 @@ def _epochs(answer: Answer, copies: Copies, stream: EpochStream) -> Iterator[Sea
             assert plan is not None
             if plan.is_complete:
                 yield stream.insert(complete=CompleteCopy(plan.copy, ended=False))
-            if plan.has_new or plan.is_complete:
-                for statement in answer.statements:
-                    yield stream.insert(ddl=statement)
+            for statement in _needed(answer.statements, plan):
+                yield stream.insert(ddl=statement)
             yield stream.insert(tracked=copies.planned(answer))
         case ObjectsFound():
-            for statement in answer.statements:
+            assert copies.plan is not None
+            for statement in _needed(answer.statements, copies.plan):
                 yield stream.insert(ddl=statement)
             yield stream.insert(tracked=copies.finished_plan())
         case TableFound() if answer.ddl is not None:
@@ -53,6 +54,14 @@ def _epochs(answer: Answer, copies: Copies, stream: EpochStream) -> Iterator[Sea
                 yield _rows(answer, rows, copies, stream)
             if answer.is_last:
                 yield _end(answer.work.name, copies, stream)
+
+
+def _needed(statements: Iterable[SchemaChanged], plan: Plan) -> Iterator[SchemaChanged]:
+    """Those of databases, views and programs that the log does not have."""
+    for ddl in statements:
+        statement = classify(ddl.statement, ddl.default_db, ddl.source_flavor, sql_mode=ddl.mode)
+        if plan.is_complete or plan.leaves_out(statement):
+            yield ddl
 
 
 def _begin(found: TableFound, copies: Copies, stream: EpochStream) -> SealedEpoch:

@@ -243,7 +243,8 @@ def test_an_event_in_the_past_and_the_session_afterwards(source: Database, known
 
 def test_a_missing_privilege_is_named(source: Database, known: Flavor) -> None:
     """The account may read rows only."""
-    options = {"user": "tailrace", "password": "tailrace"}
+    options = {"user": "reads_rows", "password": "reads_rows"}
+    source.execute("CREATE USER reads_rows IDENTIFIED BY 'reads_rows'", "GRANT SELECT ON *.* TO reads_rows")
     with (
         closing(source.connect(**options)) as connection,
         pytest.raises(UpstreamError, match="cannot be read") as raised,

@@ -257,7 +257,7 @@ def test_excluded_tables_leave_no_trace(case: Case) -> None:
     producer(replace(config, until_caught_up=True)).run(threading.Event())
     published = case.published()
     assert [row.structure.table for row in published.all_rows] == ["t"]
-    assert all(epoch.ddl is None for epoch in published.epochs)
+    assert [epoch.ddl for epoch in published.epochs if epoch.ddl] == []
     assert published.epochs[-1].source_pos == binlog_end(case.upstream)[1] > begin[1]
 
 

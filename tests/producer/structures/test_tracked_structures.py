@@ -211,6 +211,7 @@ def test_without_metadata_all_is_as_with_it(case: Case, tmp_path: Any) -> None:
     case.config = replace(
         case.config, include=(f"{case.db}.*", f"{other}.*"), epoch=replace(SMALL_EPOCHS, max_rows=1)
     )
+    case.catch_up()
     try:
         case.upstream.execute(f"DROP DATABASE IF EXISTS {other}", f"CREATE DATABASE {other}")
         case.upstream.execute(f"USE {other}", _BEGIN, *_WORK)
