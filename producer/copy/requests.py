@@ -51,7 +51,8 @@ class CopyRequest:
         """Read a request. Raises ValueError, LookupError, TypeError, RecursionError, ConfigError for what is none."""
         data = json.loads(text)
         tables, cancel, copy = data["tables"], data["cancel"], data["copy"]
-        if type(cancel) is not bool or type(tables) is not list or not all(type(t) is str for t in tables):
+        texts = [copy, *tables] if type(tables) is list else [None]
+        if type(cancel) is not bool or not all(type(text) is str for text in texts):
             raise ValueError("a field has another type")
         TableFilter(tables, fields=("the request's tables", ""))
         return cls(tuple(tables), cancel, str(uuid.UUID(copy)))

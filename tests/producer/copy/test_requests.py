@@ -7,7 +7,7 @@ import stat
 from pathlib import Path
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from producer.copy.requests import REQUEST_NAME, CopyRequest, Requests, is_waiting, write_request
@@ -46,6 +46,7 @@ def test_a_cancellation_replaces_a_request_and_outlives_it(tmp_path: Path) -> No
 
 
 @given(st.binary(max_size=60) | (_JSON | _LIKE).map(lambda value: json.dumps(value).encode()))
+@example(b'{"tables": [], "cancel": false, "copy": []}')
 @settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_what_is_no_request_is_removed(tmp_path: Path, text: bytes) -> None:
     file = tmp_path / REQUEST_NAME
