@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from contextlib import nullcontext
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -34,23 +36,46 @@ def validate(
     never rest are pending. Exit code 4: a row or a structure differs.
     """
     from schemas.errors import ExitCode
-    from tailrace.service.progress import live_line
     from tailrace.validate import validate as run
 
     loaded = read_config("validate", config)
-    with nullcontext() if as_json else live_line("validate") as line:
-
-        def show(report: Report) -> None:
-            if line is not None:
-                last = report.tables[-1]
-                line(f"{last.table} · {last.rows:,} rows · {last.different} different")
-
+    with nullcontext() if as_json else _progress() as show:
         report = run(loaded, channel, tuple(table or ()), where, max_rows_per_s, show)
     if as_json:
         print_json(report.as_dict())
     else:
         _print(report)
     raise typer.Exit(ExitCode.DIVERGED if report.is_different else ExitCode.OK)
+
+
+@contextmanager
+def _progress() -> Iterator[Callable[[Report], None]]:
+    """Yield a function that shows how far a validation is."""
+    from tailrace.service.progress import RateMeter, Snapshot, live_line
+
+    meter = RateMeter()
+    with live_line("validate") as line:
+
+        def show(report: Report) -> None:
+            remaining = report.rows_estimated - report.rows
+            meter.add(
+                time.monotonic(),
+                Snapshot(report.rows, "", done=report.rows, remaining=remaining if remaining > 0 else None),
+            )
+            rate, left = round(meter.rows_per_s()), meter.seconds_left()
+            table = report.tables[-1].table if report.tables else ""
+            parts = [table, f"{report.rows:,} rows", f"{rate:,} rows/s", f"{report.different:,} different"]
+            parts += [f"{left:,.0f} s left"] if left is not None else []
+            line(
+                " · ".join(parts),
+                table=table,
+                rows=report.rows,
+                rows_per_s=rate,
+                different=report.different,
+                seconds_left=None if left is None else round(left),
+            )
+
+        yield show
 
 
 _SIGNS = {"equal": "[green]=[/]", "different": "[bold red]≠[/]", "pending": "[yellow]?[/]", "left out": "-"}

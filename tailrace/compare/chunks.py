@@ -162,8 +162,16 @@ def _canonical(row: Row, positions: list[int]) -> Row:
     return tuple(values)
 
 
+def _whole(digits: str) -> int | float:
+    """Return a whole number as MySQL has it: as a double if it does not fit into 64 bits."""
+    number = int(digits)
+    return number if -(1 << 63) <= number < 1 << 64 else float(number)
+
+
 def _canonical_json(text: bytes | None) -> bytes | None:
     try:
-        return None if text is None else json.dumps(json.loads(text), sort_keys=True).encode()
-    except ValueError:
+        return (
+            None if text is None else json.dumps(json.loads(text, parse_int=_whole), sort_keys=True).encode()
+        )
+    except (ValueError, OverflowError):
         return text

@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection, Iterator, Set
 from decimal import Decimal, InvalidOperation
 from typing import Any
 
-from producer.copy.state import Step, load
+from producer.copy.state import Plan, Step, TableCopy, load
 from schemas.tables import QualifiedName
 from schemas.wire.epoch import EpochCommitted, SchemaChanged
 from spark_consumer.epochs.log_reader import LogReader
@@ -85,20 +85,28 @@ class History:
             if ddl.kind != TRUNCATE and concerns(ddl):
                 raise StructureChanged(ddl.kind)
 
+    def was_copied(self, table: QualifiedName, since: int, epoch: int) -> bool:
+        """Return whether a copy of an upstream table ended behind an epoch, and not behind another one."""
+        _, copies = self._read_copies()
+        return table in copies and copies[table].step is Step.DONE and since < copies[table].ended <= epoch
+
     def check_complete(self, tables: Set[QualifiedName], epoch: int) -> None:
         """Raise BeingCopied if a copy of upstream tables is not complete behind an epoch."""
+        plan, copies = self._read_copies()
+        if plan is not None and not plan.objects:
+            raise BeingCopied
+        found = [copies[name] for name in tables & copies.keys()]
+        if any(copy.step is not Step.DONE or copy.ended > epoch for copy in found):
+            raise BeingCopied
+
+    def _read_copies(self) -> tuple[Plan | None, dict[QualifiedName, TableCopy]]:
         for offset, key, value in self._log.tracked(self._copies_read):
             self._copies_read = offset + 1
             if value is None or key is None:
                 self._copies.pop(key or b"", None)
             elif key.startswith(_COPY):
                 self._copies[key] = value
-        plan, copies = load(self._copies)
-        if plan is not None and not plan.objects:
-            raise BeingCopied
-        found = [copies[name] for name in tables & copies.keys()]
-        if any(copy.step is not Step.DONE or copy.ended > epoch for copy in found):
-            raise BeingCopied
+        return load(self._copies)
 
     def _touched(
         self, epoch: EpochCommitted, pair: TablePair, tables: Set[QualifiedName], keys: set[Key]

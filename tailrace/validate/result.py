@@ -20,6 +20,7 @@ class TableReport:
     Attributes:
         rows, chunks: what was read of it so far, on the upstream.
         different: number of rows proved different.
+        repaired: number of rows that were different before the table was copied again.
         pending: number of rows that changed in each look, or for which the channel was too slow.
         keys: the first different rows.
         problem: why the table as a whole is not equal, or not known to be; empty if only rows decide.
@@ -31,6 +32,7 @@ class TableReport:
     rows: int = 0
     chunks: int = 0
     different: int = 0
+    repaired: int = 0
     pending: int = 0
     keys: list[str] = field(default_factory=list)
     problem: str = ""
@@ -55,10 +57,12 @@ class Report:
 
     Attributes:
         position: the channel's GTID set at the start; each row was proved at a position at or behind it.
+        rows_estimated: number of rows to read, as the upstream guesses.
     """
 
     position: str = ""
     seconds: float = 0.0
+    rows_estimated: int = 0
     tables: list[TableReport] = field(default_factory=list)
 
     @property
@@ -70,6 +74,10 @@ class Report:
         return sum(table.rows for table in self.tables)
 
     @property
+    def different(self) -> int:
+        return sum(table.different for table in self.tables)
+
+    @property
     def pending(self) -> int:
         """Rows that are not decided; a table of which no row is decided counts as one."""
         return sum(table.pending or (table.verdict == "pending") for table in self.tables)
@@ -79,8 +87,8 @@ class Report:
         return {
             "rows": self.rows,
             "chunks": sum(table.chunks for table in self.tables),
-            "different": sum(table.different for table in self.tables),
-            "repaired": 0,
+            "different": self.different,
+            "repaired": sum(table.repaired for table in self.tables),
             "pending": self.pending,
             "position": self.position,
             "seconds": round(self.seconds, 3),

@@ -1,46 +1,29 @@
-"""Validates all tables of a channel, chunk by chunk."""
+"""Validates a channel, and has different tables copied again."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence, Set
+from collections.abc import Callable, Sequence
 from contextlib import closing
-from dataclasses import replace
-from functools import partial
-from typing import Any
-
-from pymysql.connections import Connection
 
 from producer.upstream.connect import describe
 from schemas.errors import UpstreamError
-from schemas.tables import QualifiedName, TableFilter
-from schemas.wire.epoch import SchemaChanged
-from spark_consumer.epochs.letter_case import lower_route
 from spark_consumer.epochs.log_reader import LogReader
-from spark_consumer.rules.config import ConsumerConfig
-from spark_consumer.rules.route import Router
-from tailrace.compare.catalog import ComparedTable, Pairing, read_catalog
-from tailrace.compare.chunks import chunk_rows
 from tailrace.config.addresses import log_address, source_url, target_url
 from tailrace.config.channels import server_channel
 from tailrace.config.model import Config
 from tailrace.reader.log import EpochReader
-from tailrace.servers import rows
-from tailrace.validate.history import BeingCopied, History
-from tailrace.validate.protocol import BATCH, Key, Settled, chunk_suspects, settle
-from tailrace.validate.result import MAX_KEYS, Report, TableReport
-from tailrace.validate.servers import PairSides, Servers
-from tailrace.validate.tables import Chunk, Collations, StructureChanged, TablePair, TableReader, pair_tables
+from tailrace.validate.history import History
+from tailrace.validate.result import Report
+from tailrace.validate.servers import Servers
+from tailrace.validate.validator import Progress, Validator
 
-Progress = Callable[[Report], None]
+#: asks the producer for copies of upstream tables, ``db.table``
+AskForCopy = Callable[[Sequence[str]], object]
 
 #: seconds to wait for the channel to pass a position
 PATIENCE = 60.0
-#: keys in question after which the rest of a table is not read
-_MOST_SUSPECTS = 20_000
-_STRUCTURE_ROUNDS = 3
-# A list of keys becomes a list of literals in a statement.
-_KEYS_OF_A_LIST = 1000
+_LOOK = 0.5  # seconds between two looks at a copy
 
 
 def validate(
@@ -51,6 +34,7 @@ def validate(
     max_rows_per_s: int = 0,
     progress: Progress | None = None,
     patience: float = PATIENCE,
+    repair: AskForCopy | None = None,
 ) -> Report:
     """Prove the rows of a channel's tables equal, while both servers are written to and the channel runs.
 
@@ -59,6 +43,7 @@ def validate(
         where: a condition on the rows, for both servers.
         max_rows_per_s: rows read from the upstream per second; 0 is no limit.
         patience: seconds to wait for the channel.
+        repair: asks for copies of tables with different rows, which are validated again afterwards.
 
     Raises UpstreamError, DownstreamError or LogError when a part cannot be read.
     """
@@ -73,12 +58,43 @@ def validate(
     ):
         history = History(LogReader(log), reader)
         _check_source(config, history)
-        run = _Run(servers, history, rules, where, max_rows_per_s, progress or (lambda report: None))
+        run = Validator(servers, history, rules, where, max_rows_per_s, progress or (lambda report: None))
         run.report.position = servers.position().executed
-        for sources, target in run.pairs(tables):
-            run.table(sources, target)
+        run.begin(tables)
+        for name in run.names:
+            run.table(name)
+        if repair is not None:
+            _repair(run, servers, history, repair, patience)
         run.report.seconds = time.monotonic() - started
         return run.report
+
+
+def _repair(run: Validator, servers: Servers, history: History, ask: AskForCopy, patience: float) -> None:
+    """Have tables with different rows copied again, and validate them when the channel has the copies."""
+    different = {table.table: table for table in run.report.tables if table.different}
+    wanted = {name: run.repairable(name) for name in different}
+    for name, found in wanted.items():
+        if isinstance(found, str):
+            different[name].problem = f"not repaired: {found}"
+    sources = {name: found for name, found in wanted.items() if not isinstance(found, str)}
+    if not sources:
+        return
+    last = history.end()
+    ask([".".join(source) for source in sources.values()])
+    moved, seen = time.monotonic(), None
+    waiting = dict(sources)
+    while waiting and time.monotonic() < moved + patience:
+        position = servers.position()
+        for name, source in list(waiting.items()):
+            if history.was_copied(source, last, position.epoch):
+                del waiting[name]
+                run.again(different[name])
+        if seen != (seen := (history.end(), position)):
+            moved = time.monotonic()
+        run.show()
+        time.sleep(_LOOK)
+    for name in waiting:
+        different[name].problem = "its copy was asked for, and the channel does not have it yet"
 
 
 def _check_source(config: Config, history: History) -> None:
@@ -90,279 +106,3 @@ def _check_source(config: Config, history: History) -> None:
             f"the log's last epoch comes from the server {logged}, and [source] url is {upstream}",
             hint="validate when the producer has published something of this server",
         )
-
-
-class _Run:
-    def __init__(
-        self,
-        servers: Servers,
-        history: History,
-        rules: ConsumerConfig,
-        where: str,
-        max_rows_per_s: int,
-        progress: Progress,
-    ) -> None:
-        self._servers, self._history, self._rules, self._where = servers, history, rules, where
-        self._rate, self._progress = max_rows_per_s, progress
-        self._began = time.monotonic()
-        self.report = Report()
-        self._above: Mapping[str, ComparedTable] = {}
-        self._below: Mapping[str, ComparedTable] = {}
-        self._parents: Mapping[tuple[str, str], set[tuple[str, str]]] = {}
-        self._since, self._passed = -1, False
-        self._goes_to: Callable[[str, str], str] = lambda db, table: ""
-
-    def pairs(self, only: Sequence[str]) -> Iterator[tuple[list[str], str]]:
-        """Read the tables of both servers, and yield each downstream table with its upstream tables.
-
-        The downstream is read when the channel has passed the upstream's structures.
-        """
-        servers = self._servers
-        self._read_catalogs()
-        with servers.reading("upstream"):
-            upper = _ignores_letter_case(servers.upstream)
-        with servers.reading("downstream"):
-            lower = _ignores_letter_case(servers.downstream)
-        routes = tuple(map(lower_route, self._rules.routes)) if upper else self._rules.routes
-        replicated = TableFilter(self._rules.include, self._rules.exclude, folds=upper).allows
-        wanted = TableFilter(only, (), folds=upper).allows
-        router = Router(routes, () if lower else None)
-        pairing = Pairing(replicated, router)
-        self._goes_to = lambda db, table: ".".join(router.table(db, table)) if replicated(db, table) else ""
-        for sources, target in pairing.pairs(self._above, self._below):
-            if any(wanted(self._above[name].db, self._above[name].name) for name in sources):
-                yield sources, target
-
-    def _read_catalogs(self) -> None:
-        """Read the structures of both servers."""
-        servers = self._servers
-        self._since = servers.position().offset
-        with servers.reading("upstream"):
-            self._above = read_catalog(servers.upstream, _every)
-            self._collations_above = _collations(servers.upstream)
-            self._parents = _parents(servers.upstream)
-        self._passed = servers.wait_until_passed(servers.end())
-        with servers.reading("downstream"):
-            self._below = read_catalog(servers.downstream, _every)
-            self._collations_below = _collations(servers.downstream)
-            engines = (
-                "SELECT table_schema, table_name FROM information_schema.tables WHERE engine <> 'InnoDB'"
-            )
-            self._any_time = {(_text(db), _text(name)) for db, name in rows(servers.downstream, engines)}
-
-    def table(self, sources: Sequence[str], name: str) -> None:
-        """Validate one downstream table, again from its start if DDL changes it meanwhile."""
-        for _ in range(_STRUCTURE_ROUNDS):
-            report = TableReport(name)
-            self.report.tables.append(report)
-            try:
-                self._table(report, [source for source in sources if source in self._above])
-                return
-            except BeingCopied:
-                report.set_problem("a copy of it is not complete", "pending")
-                return
-            except StructureChanged as change:
-                report.set_problem(f"its structure changed meanwhile: {change}", "pending")
-                failed = self.report.tables.pop()
-            self._read_catalogs()
-        self.report.tables.append(failed)
-
-    def _table(self, report: TableReport, sources: Sequence[str]) -> None:
-        target = self._below.get(report.table)
-        if not sources:
-            report.set_problem("dropped meanwhile", "left out")
-            return
-        if reason := next(filter(None, map(self._left_out, sources)), ""):
-            report.set_problem(reason, "left out")
-            return
-        tables = {(self._above[source].db, self._above[source].name) for source in sources}
-        self._history.check_complete(tables, self._servers.position().epoch)
-        parents = _ancestors(self._parents, tables)
-        concerns = partial(_concerns, tables | parents, report.table, self._goes_to)
-        if target is None:
-            self._structure_problem(report, concerns, "missing downstream")
-            return
-        pair = pair_tables(
-            [self._above[source] for source in sources],
-            target,
-            (self._collations_above, self._collations_below),
-            same_flavor=self._servers.same_flavor,
-        )
-        if isinstance(pair, str):
-            self._structure_problem(report, concerns, pair)
-            return
-        any_time = (target.db, target.name) in self._any_time
-        self._rows(
-            report, replace(pair, any_time=any_time, parents=parents, since=self._since, concerns=concerns)
-        )
-
-    def _structure_problem(
-        self, report: TableReport, concerns: Callable[[SchemaChanged], bool], problem: str
-    ) -> None:
-        """Note a difference of structures. Raise StructureChanged if DDL may be the reason."""
-        if not self._passed:
-            raise StructureChanged(f"{problem}, and the channel is behind")
-        self._history.check_structure(concerns, self._since)
-        report.set_problem(problem, "different")
-
-    def _left_out(self, source: str) -> str:
-        """Return why a table's rows need not be equal; empty if they must."""
-        table, rules = self._above[source], self._rules.rules
-        if rules.expressions_of(table.db, table.name):
-            return "[[expression-filter]] leaves out rows by their values"
-        if dropped := rules.events.dropped_dml(table.db, table.name):
-            return f"[[filters]] leaves out {', '.join(sorted(dropped))}"
-        return ""
-
-    def _rows(self, report: TableReport, pair: TablePair) -> None:
-        sides = PairSides(self._servers, self._history, pair, self._where)
-        suspects: set[Key] = set()
-        for chunk, counts in _chunks(sides, self._servers, pair):
-            number, found = chunk_suspects(sides, chunk)
-            suspects |= found
-            report.chunks += 1
-            report.rows += number if counts else 0
-            if len(suspects) >= BATCH:
-                self._settle(report, pair, sides, suspects)
-                suspects = set()
-            self._progress(self.report)
-            self._slow_down(sides.above)
-            if report.different + report.pending > _MOST_SUSPECTS:
-                report.more = True
-                break
-        self._settle(report, pair, sides, suspects)
-        self._progress(self.report)
-
-    def _settle(self, report: TableReport, pair: TablePair, sides: PairSides, suspects: set[Key]) -> None:
-        keys = sorted(suspects)
-        for begin in range(0, len(keys), BATCH):
-            settled = settle(sides, keys[begin : begin + BATCH])
-            report.different += len(settled.different)
-            report.pending += len(settled.pending)
-            report.keys += _shown(pair, settled)[: MAX_KEYS - len(report.keys)]
-
-    def _slow_down(self, reader: TableReader) -> None:
-        if self._rate:
-            time.sleep(reader.read / self._rate)
-            reader.read = 0
-
-
-def _concerns(
-    tables: Set[QualifiedName], target: str, goes_to: Callable[[str, str], str], ddl: SchemaChanged
-) -> bool:
-    """Return whether DDL may change tables, or bring rows of another one into the target."""
-    if ddl.kind == "DROP DATABASE":
-        return any(db.lower() == ddl.default_db.lower() for db, _ in tables)
-    names = {(table.db, table.table) for table in ddl.tables}
-    names |= {(table.renamed_to_db or table.db, table.renamed_to) for table in ddl.tables if table.renamed_to}
-    known = {(db.lower(), table.lower()) for db, table in tables}
-    return any((db.lower(), table.lower()) in known or goes_to(db, table) == target for db, table in names)
-
-
-def _chunks(sides: PairSides, servers: Servers, pair: TablePair) -> Iterator[tuple[Chunk, bool]]:
-    """Yield the chunks of a table, and whether their rows count (not if they were counted before).
-
-    Ranges end at the upstream's keys; of merged tables, at those of the table that is listed first and then of
-    the others. Where the servers order keys in different ways, each server's keys are listed in its own order and
-    looked up on the other one.
-    """
-    if pair.division == "whole":
-        yield Chunk(), True
-    elif pair.division == "ranges":
-        yield from ((chunk, True) for chunk in _ranges(sides, servers, pair))
-    else:
-        for table in pair.sources:
-            with servers.reading("upstream"):
-                yield from ((chunk, True) for chunk in _lists(sides.above, table))
-        with servers.reading("downstream"):
-            yield from ((chunk, False) for chunk in _lists(sides.below, pair.target))
-
-
-def _ranges(sides: PairSides, servers: Servers, pair: TablePair) -> Iterator[Chunk]:
-    # The table with most rows gives the bounds; the ranges cover all keys of all tables.
-    size, low = chunk_rows(pair.sources[0]), None
-    longest = sides.below, pair.target
-    if len(pair.sources) == 1:
-        longest = sides.above, pair.sources[0]
-    while True:
-        with servers.reading("upstream" if len(pair.sources) == 1 else "downstream"):
-            high = longest[0].next_key(longest[1], low, size)
-        yield Chunk(low, high)
-        if high is None:
-            return
-        low = high
-
-
-def _lists(reader: TableReader, table: ComparedTable) -> Iterator[Chunk]:
-    low: Key | None = None
-    while keys := reader.keys_after(table, low, min(_KEYS_OF_A_LIST, chunk_rows(table))):
-        yield Chunk(keys=tuple(keys))
-        low = keys[-1]
-
-
-def _shown(pair: TablePair, settled: Settled) -> list[str]:
-    shown = []
-    for key, (above, below) in sorted(settled.different.items()):
-        kind = "different values" if above and below else "only upstream" if above else "only downstream"
-        if pair.division == "whole":
-            columns, values = pair.target.columns, (above or below)[0]
-            parts = [f"{c.name}={_value(v)}" for c, v in zip(columns, values, strict=True)]
-        else:
-            parts = [f"{c.name}={_value(v)}" for c, v in zip(pair.target.key, key, strict=True)]
-        shown.append(f"{', '.join(parts)[:300]}  {kind}")
-    return shown
-
-
-def _value(value: bytes | None) -> str:
-    if value is None:
-        return "NULL"
-    text = value.decode(errors="replace")
-    return text if text.isprintable() and "\ufffd" not in text else "0x" + value.hex()
-
-
-def _collations(connection: Connection[Any]) -> Collations:
-    found: dict[tuple[str, str], dict[str, str]] = {}
-    sql = (
-        "SELECT table_schema, table_name, column_name, collation_name FROM information_schema.columns"
-        " WHERE collation_name IS NOT NULL"
-    )
-    for row in rows(connection, sql):
-        db, table, column, collation = map(_text, row)
-        found.setdefault((db, table), {})[column] = collation
-    return found
-
-
-def _parents(connection: Connection[Any]) -> Mapping[tuple[str, str], set[tuple[str, str]]]:
-    """Return the tables whose changes change rows of a table by foreign keys."""
-    rules = "('CASCADE', 'SET NULL', 'SET DEFAULT')"
-    sql = (
-        "SELECT constraint_schema, table_name, unique_constraint_schema, referenced_table_name"
-        f" FROM information_schema.referential_constraints WHERE delete_rule IN {rules} OR update_rule IN {rules}"
-    )
-    found: dict[tuple[str, str], set[tuple[str, str]]] = {}
-    for row in rows(connection, sql):
-        db, table, other_db, other = map(_text, row)
-        found.setdefault((db, table), set()).add((other_db, other))
-    return found
-
-
-def _ancestors(
-    parents: Mapping[tuple[str, str], set[tuple[str, str]]], tables: set[tuple[str, str]]
-) -> frozenset[tuple[str, str]]:
-    found: set[tuple[str, str]] = set()
-    new = set(tables)
-    while new := {parent for table in new for parent in parents.get(table, ())} - found:
-        found |= new
-    return frozenset(found)
-
-
-def _text(value: Any) -> str:
-    return value.decode() if isinstance(value, bytes) else str(value)
-
-
-def _every(db: str, table: str) -> bool:
-    return True
-
-
-def _ignores_letter_case(connection: Connection[Any]) -> bool:
-    return int(rows(connection, "SELECT @@lower_case_table_names")[0][0]) != 0

@@ -15,8 +15,10 @@ from pymysql.cursors import Cursor
 
 from schemas.access.server_url import ServerUrl
 from schemas.errors import DownstreamError, UpstreamError
+from schemas.tables import QualifiedName
 from spark_consumer.apply.tables import position_store
 from spark_consumer.apply.tables.position_store import ChannelRow
+from spark_consumer.ddl import online_tables
 from spark_consumer.epochs.position import parse_like
 from spark_consumer.rules.channel import ChannelKey
 from tailrace.compare.chunks import connect_raw
@@ -44,6 +46,7 @@ class ChannelPosition:
         epoch: the last epoch that is applied completely.
         offset: its offset in the epochs topic.
         last: the last epoch of which rows may be there; None if it is not known.
+        hidden: upstream tables that an online schema change builds, and that the downstream does not have.
         executed: the GTID set of everything that is applied.
         file, pos: the upstream's binlog position up to which everything is applied; None before the first epoch.
     """
@@ -51,6 +54,7 @@ class ChannelPosition:
     epoch: int
     offset: int
     last: int | None
+    hidden: frozenset[QualifiedName]
     executed: str
     file: str | None
     pos: int | None
@@ -271,6 +275,7 @@ def _channel_position(row: ChannelRow) -> ChannelPosition:
         position.epoch,
         position.epochs_offset,
         last,
+        online_tables.from_json(position.online_tables).names,
         position.executed_gtids,
         position.source_log,
         position.source_pos,

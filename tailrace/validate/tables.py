@@ -19,7 +19,7 @@ from pymysql.cursors import Cursor
 from schemas.tables import QualifiedName
 from schemas.wire.epoch import SchemaChanged
 from tailrace.compare.catalog import ComparedColumn, ComparedTable, align_enum_comparison
-from tailrace.compare.chunks import canonical_rows, in_order, key_condition
+from tailrace.compare.chunks import canonical_rows, in_order, json_columns, key_condition
 from tailrace.validate.protocol import Digests, Key, Row, Rows, Sums
 
 _INTEGERS = {"tinyint", "smallint", "mediumint", "int", "bigint"}
@@ -55,6 +55,8 @@ class TablePair:
 
     Attributes:
         converted: columns that the two sides store in different character sets, in lower case.
+        documents: columns that are JSON on one side and text on the other, in lower case. They are no part of the
+            digest that is the key of a row without a key.
         any_time: rows may be ahead of the channel's position.
         parents: upstream tables whose changes may change rows here by foreign keys. The log does not have those.
         since: offset of an epoch before the structures were read.
@@ -65,6 +67,7 @@ class TablePair:
     target: ComparedTable
     division: Division
     converted: frozenset[str] = frozenset()
+    documents: frozenset[str] = frozenset()
     any_time: bool = False
     parents: frozenset[QualifiedName] = frozenset()
     since: int = -1
@@ -111,7 +114,8 @@ def pair_tables(
             for a, b in zip(above[0].key, below.key, strict=True)
         )
         division = "ranges" if alike else "keys"
-    return TablePair(tuple(above), below, division, converted)
+    documents = frozenset(below.columns[i].name.lower() for i in json_columns(above[0], below))
+    return TablePair(tuple(above), below, division, converted, documents)
 
 
 def _same_key(a: ComparedColumn, b: ComparedColumn) -> bool:
@@ -217,13 +221,15 @@ class TableReader:
             return f"CONVERT({name} USING utf8mb4)"
         return name
 
-    def _digest(self, table: ComparedTable) -> str:
-        """Return the expression of a row's digest. Its parts contain no |, and none is the letter N.
+    def _digest(self, table: ComparedTable, but: Collection[str] = ()) -> str:
+        """Return the expression of a row's digest, without some columns. Parts contain no |, and none is the letter N.
 
         MySQL 9.7 has no MD5 and no SHA1 any more.
         """
         parts = []
         for column in table.columns:
+            if column.name.lower() in but:
+                continue
             shown = self._shown(table, column)
             text = shown if column.data_type in _PLAIN else f"SHA2({shown}, 256)"
             parts.append(f"IFNULL({text}, 'N')")
@@ -231,7 +237,7 @@ class TableReader:
 
     def _key(self, table: ComparedTable) -> list[str]:
         if self._pair.division == "whole":
-            return [self._digest(table)]
+            return [self._digest(table, self._pair.documents)]
         return [
             f"({c.quoted} + 0)" if c.data_type in _INTEGERS else
             f"({c.quoted} * 1e0)" if c.data_type in ("float", "double") else c.ordered
@@ -241,7 +247,7 @@ class TableReader:
     def _among(self, table: ComparedTable, keys: Iterable[Key]) -> str:
         if self._pair.division == "whole":
             digests = ", ".join(f"'{key[0].decode()}'" for key in keys)
-            return f"{self._digest(table)} IN ({digests})"
+            return f"{self._digest(table, self._pair.documents)} IN ({digests})"
         if len(table.key) == 1:
             [column] = table.key
             return f"{column.ordered} IN ({', '.join(column.literal(key[0]) for key in keys)})"

@@ -1,0 +1,356 @@
+"""Validates a channel's tables, chunk by chunk."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence, Set
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+from pymysql.connections import Connection
+
+from schemas.tables import QualifiedName, TableFilter
+from schemas.wire.epoch import SchemaChanged
+from spark_consumer.epochs.letter_case import lower_route
+from spark_consumer.rules.config import ConsumerConfig
+from spark_consumer.rules.route import Router
+from tailrace.compare.catalog import ComparedTable, Pairing, read_catalog
+from tailrace.compare.chunks import chunk_rows
+from tailrace.servers import rows
+from tailrace.validate.history import BeingCopied, History
+from tailrace.validate.protocol import BATCH, Key, Settled, chunk_suspects, settle
+from tailrace.validate.result import MAX_KEYS, Report, TableReport
+from tailrace.validate.servers import PairSides, Servers
+from tailrace.validate.tables import Chunk, Collations, StructureChanged, TablePair, TableReader, pair_tables
+
+Progress = Callable[[Report], None]
+
+#: keys in question after which the rest of a table is not read
+_MOST_SUSPECTS = 20_000
+_STRUCTURE_ROUNDS = 3
+# A list of keys becomes a list of literals in a statement.
+_KEYS_OF_A_LIST = 1000
+
+
+class Validator:
+    """Validates tables one after the other; ``report`` has what is known so far."""
+
+    def __init__(
+        self,
+        servers: Servers,
+        history: History,
+        rules: ConsumerConfig,
+        where: str,
+        max_rows_per_s: int,
+        progress: Progress,
+    ) -> None:
+        self._servers, self._history, self._rules, self._where = servers, history, rules, where
+        self._rate, self._progress = max_rows_per_s, progress
+        self.report = Report()
+        self._pairs: Mapping[str, Sequence[str]] = {}
+        self._above: Mapping[str, ComparedTable] = {}
+        self._below: Mapping[str, ComparedTable] = {}
+        self._parents: Mapping[tuple[str, str], set[tuple[str, str]]] = {}
+        self._since, self._passed = -1, False
+        self._goes_to: Callable[[str, str], str] = lambda db, table: ""
+
+    @property
+    def names(self) -> Sequence[str]:
+        """The downstream's tables, ``db.table``."""
+        return tuple(self._pairs)
+
+    def begin(self, only: Sequence[str]) -> None:
+        """Read the tables of both servers, and find out which to validate: all, or some upstream tables."""
+        servers = self._servers
+        self._read_catalogs()
+        with servers.reading("upstream"):
+            upper = _ignores_letter_case(servers.upstream)
+        with servers.reading("downstream"):
+            lower = _ignores_letter_case(servers.downstream)
+        routes = tuple(map(lower_route, self._rules.routes)) if upper else self._rules.routes
+        replicated = TableFilter(self._rules.include, self._rules.exclude, folds=upper).allows
+        wanted = TableFilter(only, (), folds=upper).allows
+        router = Router(routes, () if lower else None)
+        pairing = Pairing(replicated, router)
+        self._goes_to = lambda db, table: ".".join(router.table(db, table)) if replicated(db, table) else ""
+        self._pairs = {
+            target: sources
+            for sources, target in pairing.pairs(self._above, self._below)
+            if any(wanted(self._above[name].db, self._above[name].name) for name in sources)
+        }
+        named = [name for sources in self._pairs.values() for name in sources]
+        self.report.rows_estimated = sum(self._estimates.get(name, 0) for name in named)
+
+    def _read_catalogs(self) -> None:
+        """Read the structures of both servers: the downstream's when the channel has passed the upstream's."""
+        servers = self._servers
+        self._since = servers.position().offset
+        with servers.reading("upstream"):
+            self._above = read_catalog(servers.upstream, _every)
+            self._collations_above = _collations(servers.upstream)
+            self._parents = _parents(servers.upstream)
+            estimates = "SELECT table_schema, table_name, table_rows FROM information_schema.tables"
+            found = rows(servers.upstream, f"{estimates} WHERE table_rows IS NOT NULL")
+            self._estimates = {f"{_text(db)}.{_text(name)}": int(count) for db, name, count in found}
+        self._passed = servers.wait_until_passed(servers.end())
+        with servers.reading("downstream"):
+            self._below = read_catalog(servers.downstream, _every)
+            self._collations_below = _collations(servers.downstream)
+            tables = "SELECT table_schema, table_name FROM information_schema.tables WHERE"
+            self._any_time = _names(servers.downstream, f"{tables} engine <> 'InnoDB'")
+            self._versioned = _names(servers.downstream, f"{tables} table_type = 'SYSTEM VERSIONED'")
+
+    def again(self, report: TableReport) -> None:
+        """Validate a table anew that was copied again because rows were different."""
+        at = self.report.tables.index(report)
+        del self.report.tables[at]
+        self._read_catalogs()
+        self.table(report.table)
+        found = self.report.tables.pop()
+        found.repaired = max(0, report.different - found.different - found.pending)
+        self.report.tables.insert(at, found)
+
+    def repairable(self, name: str) -> QualifiedName | str:
+        """Return the upstream table of a downstream table that a copy may empty, or why none may."""
+        sources, target = self._pairs[name], self._below.get(name)
+        above = [self._above[source] for source in sources if source in self._above]
+        if len(sources) > 1:
+            return "its rows are of several upstream tables"
+        if not above or target is None:
+            return "dropped meanwhile"
+        if (target.db, target.name) in self._versioned:
+            return "it is system-versioned and cannot be emptied"
+        if own := {c.name.lower() for c in target.columns} - {c.name.lower() for c in above[0].columns}:
+            return f"only the downstream has its column {min(own)}, whose values would be lost"
+        return above[0].db, above[0].name
+
+    def show(self) -> None:
+        """Show the progress."""
+        self._progress(self.report)
+
+    def table(self, name: str) -> None:
+        """Validate one downstream table, again from its start if DDL changes it meanwhile."""
+        sources = self._pairs[name]
+        for _ in range(_STRUCTURE_ROUNDS):
+            report = TableReport(name)
+            self.report.tables.append(report)
+            try:
+                self._table(report, [source for source in sources if source in self._above])
+                return
+            except BeingCopied:
+                report.set_problem("a copy of it is not complete", "pending")
+                return
+            except StructureChanged as change:
+                report.set_problem(f"its structure changed meanwhile: {change}", "pending")
+                failed = self.report.tables.pop()
+            self._read_catalogs()
+        self.report.tables.append(failed)
+
+    def _table(self, report: TableReport, sources: Sequence[str]) -> None:
+        target = self._below.get(report.table)
+        if not sources:
+            report.set_problem("dropped meanwhile", "left out")
+            return
+        if reason := next(filter(None, map(self._left_out, sources)), ""):
+            report.set_problem(reason, "left out")
+            return
+        tables = {(self._above[source].db, self._above[source].name) for source in sources}
+        position = self._servers.position()
+        if tables <= position.hidden:
+            report.set_problem("an online schema change builds it", "left out")
+            return
+        self._history.check_complete(tables, position.epoch)
+        parents = _ancestors(self._parents, tables)
+        concerns = partial(_concerns, tables | parents, report.table, self._goes_to)
+        if target is None:
+            self._structure_problem(report, concerns, "missing downstream")
+            return
+        pair = pair_tables(
+            [self._above[source] for source in sources],
+            target,
+            (self._collations_above, self._collations_below),
+            same_flavor=self._servers.same_flavor,
+        )
+        if isinstance(pair, str):
+            self._structure_problem(report, concerns, pair)
+            return
+        any_time = (target.db, target.name) in self._any_time
+        self._rows(
+            report, replace(pair, any_time=any_time, parents=parents, since=self._since, concerns=concerns)
+        )
+
+    def _structure_problem(
+        self, report: TableReport, concerns: Callable[[SchemaChanged], bool], problem: str
+    ) -> None:
+        """Note a difference of structures. Raise StructureChanged if DDL may be the reason."""
+        if not self._passed:
+            raise StructureChanged(f"{problem}, and the channel is behind")
+        self._history.check_structure(concerns, self._since)
+        report.set_problem(problem, "different")
+
+    def _left_out(self, source: str) -> str:
+        """Return why a table's rows need not be equal; empty if they must."""
+        table, rules = self._above[source], self._rules.rules
+        if rules.expressions_of(table.db, table.name):
+            return "[[expression-filter]] leaves out rows by their values"
+        if dropped := rules.events.dropped_dml(table.db, table.name):
+            return f"[[filters]] leaves out {', '.join(sorted(dropped))}"
+        return ""
+
+    def _rows(self, report: TableReport, pair: TablePair) -> None:
+        sides = PairSides(self._servers, self._history, pair, self._where)
+        suspects: set[Key] = set()
+        for chunk, counts in _chunks(sides, self._servers, pair):
+            number, found = chunk_suspects(sides, chunk)
+            suspects |= found
+            report.chunks += 1
+            report.rows += number if counts else 0
+            if len(suspects) >= BATCH:
+                self._settle(report, pair, sides, suspects)
+                suspects = set()
+            self._progress(self.report)
+            self._slow_down(sides.above)
+            if report.different + report.pending > _MOST_SUSPECTS:
+                report.more = True
+                break
+        self._settle(report, pair, sides, suspects)
+        self._progress(self.report)
+
+    def _settle(self, report: TableReport, pair: TablePair, sides: PairSides, suspects: set[Key]) -> None:
+        keys = sorted(suspects)
+        for begin in range(0, len(keys), BATCH):
+            settled = settle(sides, keys[begin : begin + BATCH])
+            report.different += len(settled.different)
+            report.pending += len(settled.pending)
+            report.keys += _shown(pair, settled)[: MAX_KEYS - len(report.keys)]
+
+    def _slow_down(self, reader: TableReader) -> None:
+        if self._rate:
+            time.sleep(reader.read / self._rate)
+            reader.read = 0
+
+
+def _concerns(
+    tables: Set[QualifiedName], target: str, goes_to: Callable[[str, str], str], ddl: SchemaChanged
+) -> bool:
+    """Return whether DDL may change tables, or bring rows of another one into the target."""
+    if ddl.kind == "DROP DATABASE":
+        return any(db.lower() == ddl.default_db.lower() for db, _ in tables)
+    names = {(table.db, table.table) for table in ddl.tables}
+    names |= {(table.renamed_to_db or table.db, table.renamed_to) for table in ddl.tables if table.renamed_to}
+    known = {(db.lower(), table.lower()) for db, table in tables}
+    return any((db.lower(), table.lower()) in known or goes_to(db, table) == target for db, table in names)
+
+
+def _chunks(sides: PairSides, servers: Servers, pair: TablePair) -> Iterator[tuple[Chunk, bool]]:
+    """Yield the chunks of a table, and whether their rows count (not if they were counted before).
+
+    Ranges end at the upstream's keys; of merged tables, at those of the table that is listed first and then of
+    the others. Where the servers order keys in different ways, each server's keys are listed in its own order and
+    looked up on the other one.
+    """
+    if pair.division == "whole":
+        yield Chunk(), True
+    elif pair.division == "ranges":
+        yield from ((chunk, True) for chunk in _ranges(sides, servers, pair))
+    else:
+        for table in pair.sources:
+            with servers.reading("upstream"):
+                yield from ((chunk, True) for chunk in _lists(sides.above, table))
+        with servers.reading("downstream"):
+            yield from ((chunk, False) for chunk in _lists(sides.below, pair.target))
+
+
+def _ranges(sides: PairSides, servers: Servers, pair: TablePair) -> Iterator[Chunk]:
+    # The table with most rows gives the bounds; the ranges cover all keys of all tables.
+    size, low = chunk_rows(pair.sources[0]), None
+    longest = sides.below, pair.target
+    if len(pair.sources) == 1:
+        longest = sides.above, pair.sources[0]
+    while True:
+        with servers.reading("upstream" if len(pair.sources) == 1 else "downstream"):
+            high = longest[0].next_key(longest[1], low, size)
+        yield Chunk(low, high)
+        if high is None:
+            return
+        low = high
+
+
+def _lists(reader: TableReader, table: ComparedTable) -> Iterator[Chunk]:
+    low: Key | None = None
+    while keys := reader.keys_after(table, low, min(_KEYS_OF_A_LIST, chunk_rows(table))):
+        yield Chunk(keys=tuple(keys))
+        low = keys[-1]
+
+
+def _shown(pair: TablePair, settled: Settled) -> list[str]:
+    shown = []
+    for key, (above, below) in sorted(settled.different.items()):
+        kind = "different values" if above and below else "only upstream" if above else "only downstream"
+        if pair.division == "whole":
+            columns, values = pair.target.columns, (above or below)[0]
+            parts = [f"{c.name}={_value(v)}" for c, v in zip(columns, values, strict=True)]
+        else:
+            parts = [f"{c.name}={_value(v)}" for c, v in zip(pair.target.key, key, strict=True)]
+        shown.append(f"{', '.join(parts)[:300]}  {kind}")
+    return shown
+
+
+def _value(value: bytes | None) -> str:
+    if value is None:
+        return "NULL"
+    text = value.decode(errors="replace")
+    return text if text.isprintable() and "\ufffd" not in text else "0x" + value.hex()
+
+
+def _collations(connection: Connection[Any]) -> Collations:
+    found: dict[tuple[str, str], dict[str, str]] = {}
+    sql = (
+        "SELECT table_schema, table_name, column_name, collation_name FROM information_schema.columns"
+        " WHERE collation_name IS NOT NULL"
+    )
+    for row in rows(connection, sql):
+        db, table, column, collation = map(_text, row)
+        found.setdefault((db, table), {})[column] = collation
+    return found
+
+
+def _parents(connection: Connection[Any]) -> Mapping[tuple[str, str], set[tuple[str, str]]]:
+    """Return the tables whose changes change rows of a table by foreign keys."""
+    rules = "('CASCADE', 'SET NULL', 'SET DEFAULT')"
+    sql = (
+        "SELECT constraint_schema, table_name, unique_constraint_schema, referenced_table_name"
+        f" FROM information_schema.referential_constraints WHERE delete_rule IN {rules} OR update_rule IN {rules}"
+    )
+    found: dict[tuple[str, str], set[tuple[str, str]]] = {}
+    for row in rows(connection, sql):
+        db, table, other_db, other = map(_text, row)
+        found.setdefault((db, table), set()).add((other_db, other))
+    return found
+
+
+def _ancestors(
+    parents: Mapping[tuple[str, str], set[tuple[str, str]]], tables: set[tuple[str, str]]
+) -> frozenset[tuple[str, str]]:
+    found: set[tuple[str, str]] = set()
+    new = set(tables)
+    while new := {parent for table in new for parent in parents.get(table, ())} - found:
+        found |= new
+    return frozenset(found)
+
+
+def _names(connection: Connection[Any], sql: str) -> set[QualifiedName]:
+    return {(_text(db), _text(name)) for db, name in rows(connection, sql)}
+
+
+def _text(value: Any) -> str:
+    return value.decode() if isinstance(value, bytes) else str(value)
+
+
+def _every(db: str, table: str) -> bool:
+    return True
+
+
+def _ignores_letter_case(connection: Connection[Any]) -> bool:
+    return int(rows(connection, "SELECT @@lower_case_table_names")[0][0]) != 0
