@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
+from functools import partial
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -12,6 +13,7 @@ import typer
 from tailrace.commands.options import DEFAULT_CONFIG, AsJson, Channel, ConfigFile, print_json, read_config
 
 if TYPE_CHECKING:
+    from producer.run import ProducerConfig
     from tailrace.validate import Report
 
 
@@ -27,6 +29,9 @@ def validate(
     max_rows_per_s: Annotated[
         int, typer.Option("--max-rows-per-s", min=0, metavar="N", help="Read no faster; 0: no limit.")
     ] = 0,
+    repair: Annotated[
+        bool, typer.Option("--repair", help="Copy tables with different rows again, and validate them again.")
+    ] = False,
     as_json: AsJson = False,
 ) -> None:
     """Prove every row of the channel's tables equal, while replication runs and both servers are written to.
@@ -34,18 +39,30 @@ def validate(
     The servers compute checksums of chunks. Rows of chunks that differ are looked at again when the channel has passed
     the upstream's position. A row is reported only if it differs and the log has no change of it meanwhile. Rows that
     never rest are pending. Exit code 4: a row or a structure differs.
+
+    --repair asks the producer for copies, as `tailrace copy` does, waits until the channel has them, and validates the
+    tables again. It runs on the producer's machine.
     """
     from schemas.errors import ExitCode
+    from tailrace.assemble.settings import producer_config
     from tailrace.validate import validate as run
 
     loaded = read_config("validate", config)
+    ask = partial(_ask, producer_config(loaded)) if repair else None
     with nullcontext() if as_json else _progress() as show:
-        report = run(loaded, channel, tuple(table or ()), where, max_rows_per_s, show)
+        report = run(loaded, channel, tuple(table or ()), where, max_rows_per_s, show, repair=ask)
     if as_json:
         print_json(report.as_dict())
     else:
         _print(report)
     raise typer.Exit(ExitCode.DIVERGED if report.is_different else ExitCode.OK)
+
+
+def _ask(config: ProducerConfig, tables: Sequence[str]) -> None:
+    from tailrace.request_copy import ask_for_copy
+
+    for line in ask_for_copy(config, tables):
+        typer.echo(line, err=True)
 
 
 @contextmanager
@@ -94,6 +111,7 @@ def _print(report: Report) -> None:
         parts += (
             [f"{'at least ' if table.more else ''}{table.different:,} different"] if table.different else []
         )
+        parts += [f"{table.repaired:,} repaired"] if table.repaired else []
         parts += [f"{table.pending:,} pending"] if table.pending else []
         parts += [table.problem] if table.problem else []
         console.print(f"{sign} {escape(table.table)}  {escape(', '.join(parts))}")

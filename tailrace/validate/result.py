@@ -78,6 +78,10 @@ class Report:
         return sum(table.different for table in self.tables)
 
     @property
+    def repaired(self) -> int:
+        return sum(table.repaired for table in self.tables)
+
+    @property
     def pending(self) -> int:
         """Rows that are not decided; a table of which no row is decided counts as one."""
         return sum(table.pending or (table.verdict == "pending") for table in self.tables)
@@ -88,7 +92,7 @@ class Report:
             "rows": self.rows,
             "chunks": sum(table.chunks for table in self.tables),
             "different": self.different,
-            "repaired": sum(table.repaired for table in self.tables),
+            "repaired": self.repaired,
             "pending": self.pending,
             "position": self.position,
             "seconds": round(self.seconds, 3),

@@ -9,6 +9,7 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
@@ -24,6 +25,7 @@ from spark_consumer.rules.route import Route
 from tailrace.commands.app import app
 from tailrace.config.file import load
 from tailrace.config.model import Config, RouteRule
+from tailrace.request_copy import ask_for_copy
 from tailrace.validate import Report, validate
 from tests.support.applying.consuming import consume
 from tests.support.epochs.producer_case import Case, producer_case
@@ -225,7 +227,8 @@ def test_each_familys_differences_are_found_under_load(channel: Make, up: str, d
         pipe.there_sql(*(f"UPDATE {t} SET {name} = {other} WHERE id = {n}" for t in tables))
     with pipe.running(work):
         report = pipe.validate()
-    planted = {"keyed": len(FAMILIES), "named": len(FAMILIES), "bag": 2 * len(FAMILIES)}
+    # A row without a key that differs is two: one upstream, one downstream. JSON is no part of what they are told by.
+    planted = {"keyed": len(FAMILIES), "named": len(FAMILIES), "bag": 2 * len(FAMILIES) - 2}
     assert _counts(report) == planted, report.as_dict()
     pipe.replicate()
     report = pipe.validate()
@@ -309,7 +312,9 @@ def test_merged_tables(channel: Make) -> None:
     assert pipe.validate().tables[0].keys == ["id=2  different values"]
 
 
-def test_tables_in_copy_are_pending(request: pytest.FixtureRequest, kafka: Kafka, tmp_path: Path) -> None:
+def test_tables_in_copy_are_pending_and_different_ones_are_repaired(
+    request: pytest.FixtureRequest, kafka: Kafka, tmp_path: Path
+) -> None:
     upstream, downstream = (request.getfixturevalue(f"{side}_mysql") for side in ("upstream", "downstream"))
     with producer_case(upstream, kafka.bootstrap, tmp_path, start="copy") as case:
         for table in "ab":
@@ -336,6 +341,14 @@ def test_tables_in_copy_are_pending(request: pytest.FixtureRequest, kafka: Kafka
                 ["equal", "equal"],
             ]
             assert report.rows == 120
+            pipe.there_sql(
+                "UPDATE a SET v = -1 WHERE id = 1",
+                "DELETE FROM a WHERE id = 2",
+                "INSERT INTO a VALUES (99, 99)",
+            )
+            with pipe.running(pipe.replicate):
+                report = pipe.validate(repair=partial(ask_for_copy, case.config))
+            assert (report.is_different, report.repaired, report.rows) == (False, 3, 120), report.as_dict()
         finally:
             downstream.execute(f"DROP DATABASE {case.db}")
 
