@@ -448,6 +448,7 @@ class Copies:
                 is_new=is_new,
                 is_frozen=any(s.is_frozen for s in states),
                 incomplete=incomplete,
+                ended=max(s.ended for s in states),
             )
             self._tables[name] = _Table(state, run=old.run + 1 if old else 0)
             records.append((topic_key(name), state.encode()))
@@ -515,12 +516,18 @@ class Copies:
             self._plan_table.begins_anew()
             records.append((PLAN_KEY, self._plan.encode() if self._plan else None))
         dropped = [name for name, table in self._tables.items() if table.state.can_be_dropped]
-        for name in dropped:
-            self._release(name)
-            del self._tables[name]
-            records.append((topic_key(name), None))
+        records += [self._drop(name) for name in dropped]
         self._settle()
         return tuple(records)
+
+    def _drop(self, name: QualifiedName) -> TrackedRecord:
+        """Nothing more is copied of a table."""
+        self._release(name)
+        old = self._tables.pop(name)
+        state = old.state.dropped(self.next_epoch)
+        if state is not None:
+            self._tables[name] = _Table(state, run=old.run + 1)
+        return (topic_key(name), state.encode() if state else None)
 
     def _gives_up_complete(self) -> list[TrackedRecord]:
         """The complete copy that is under way will lack something."""
@@ -675,10 +682,9 @@ class Copies:
     def forgotten(self, name: QualifiedName) -> tuple[TrackedRecord, ...]:
         """There is no such table any more. Returns the record that changes."""
         with self._lock:
-            del self._tables[name]
-            self._release(name)
+            record = self._drop(name)
             self._settle()
-        return ((topic_key(name), None),)
+        return (record,)
 
     def state(self, name: QualifiedName) -> TableCopy:
         """A table's state in the log."""

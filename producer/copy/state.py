@@ -39,7 +39,7 @@ class TableCopy:
         upper: SQL literals of the key columns of the last row that was copied; empty before the first.
         rows: copied so far.
         estimate: the upstream's estimate of all rows.
-        ended: the number of the epoch in which it ended; -1 before.
+        ended: the number of the epoch in which it ended, or the copy before it while it runs; -1 if none has.
     """
 
     copy: str
@@ -88,7 +88,16 @@ class TableCopy:
             is_frozen=plan.is_complete,
             incomplete=self.incomplete,
             is_held=self.is_held,
+            ended=self.ended,
         )
+
+    def dropped(self, epoch: int) -> TableCopy | None:
+        """The same if its copy, which has not begun, is dropped at an epoch; None if readers never lack rows.
+
+        A reader inside an earlier copy lacks rows until that one ends.
+        """
+        ended = epoch if self.incomplete else self.ended
+        return TableCopy(self.copy, Step.DONE, ended=ended) if ended >= 0 else None
 
     def encode(self) -> bytes:
         """Its record."""
