@@ -11,11 +11,15 @@ from spark_consumer.epochs.log_reader import LogReader
 from spark_consumer.epochs.slices import Slice
 
 _CAUSE = re.compile(r"(?:Caused by: )?([A-Za-z_.$]*(?:Exception|Error)): ([^\n]+)")
-# Temporary: Kafka is unavailable, or a worker was killed.
+# Temporary: Kafka is unavailable, or one of Spark's Python processes was killed, which Spark reports by when it was:
+# at work, before it had connected, or before it had said its port or its id.
 _PASSING = re.compile(
     r"org\.apache\.kafka\.[\w.]*\.(?:Timeout|Network|Disconnect|Retriable|BrokerNotAvailable|LeaderNotAvailable"
     r"|NotLeaderOrFollower|UnknownTopicOrPartition|GroupCoordinatorNotAvailable|CoordinatorNotAvailable)\w*Exception"
-    r"|Python worker exited unexpectedly|Python worker failed to connect"
+    r"|Python worker exited unexpectedly|driver worker exited unexpectedly|Python worker failed to connect"
+    r"|STREAMING_PYTHON_RUNNER_INITIALIZATION_(?:COMMUNICATION|TIMEOUT)_FAILURE"
+    r"|EOFException occurred while reading the port number"
+    r"|EOFException\s+(?:at java\.[^\n]+\s+)+at org\.apache\.spark\.api\.python\.PythonWorkerFactory"
     r"|java\.net\.(?:Socket|Connect)\w*Exception|Broken pipe|Connection reset"
 )
 _REFUSED = re.compile(r"org\.apache\.kafka\.common\.errors\.(Sasl|Ssl)\w*Exception: ([^\n]+)")

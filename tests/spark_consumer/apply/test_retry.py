@@ -108,6 +108,30 @@ def test_what_a_servers_error_means(error: BaseException, lost: bool, passing: b
         ),
         ("Caused by: org.apache.kafka.common.errors.DisconnectException", True),
         ("org.apache.spark.SparkException: Python worker exited unexpectedly (crashed)", True),
+        (
+            "[STREAMING_PYTHON_RUNNER_INITIALIZATION_COMMUNICATION_FAILURE] Streaming Runner initialization failed"
+            " during initial config communication. Cause: null SQLSTATE: XXKST",
+            True,
+        ),
+        (
+            "org.apache.spark.SparkException: EOFException occurred while reading the port number from"
+            " spark_consumer.job.daemon's stdout and terminated with code: 137.",
+            True,
+        ),
+        (
+            "SparkException: TransformWithStateInPySpark driver worker exited unexpectedly (crashed)",
+            True,
+        ),
+        (
+            "Lost task 0.0: java.io.EOFException\n\tat java.base/java.io.DataInputStream.readInt(Unknown Source)\n"
+            "\tat org.apache.spark.api.python.PythonWorkerFactory.createWorker$1(PythonWorkerFactory.scala:157)",
+            True,
+        ),
+        (
+            "java.io.EOFException\n\tat java.base/java.io.DataInputStream.readInt(Unknown Source)\n"
+            "\tat org.apache.spark.sql.execution.streaming.OffsetSeqLog.read(OffsetSeqLog.scala:1)",
+            False,
+        ),
         ("org.apache.kafka.clients.consumer.OffsetOutOfRangeException: Offsets out of range", False),
         ("pyspark.errors.exceptions.base.PySparkAssertionError: no", False),
         ("java.io.EOFException: a checkpoint file that was cut", False),
