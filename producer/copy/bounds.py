@@ -57,6 +57,16 @@ def chunk_query(
     return f"{whole}{where} ORDER BY {', '.join(key)} LIMIT {limit}"
 
 
+def last_row_query(structure: TableStructure, lower: Sequence[str], *, is_versioned: bool) -> str:
+    """The SELECT of whether the last row of a table is above a bound: no row if the table has none.
+
+    It has no range, for a killed SELECT with a range and LIMIT may answer with no rows instead of an error.
+    """
+    key = [quoted(name) for name in structure.key]
+    whole = table_query(structure, _above(key, lower) if lower else "1", is_versioned=is_versioned)
+    return f"{whole} ORDER BY {' DESC, '.join(key)} DESC LIMIT 1"
+
+
 def table_query(structure: TableStructure, expressions: str, *, is_versioned: bool) -> str:
     """The SELECT of all rows of a table; arguments as of ``chunk_query``."""
     history = " FOR SYSTEM_TIME ALL" if is_versioned else ""

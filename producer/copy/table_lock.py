@@ -17,6 +17,7 @@ from schemas.tables import QualifiedName
 
 # Seconds that a lock is waited for. Meanwhile the table's writers wait too, behind whoever uses it.
 _PATIENCE = 0.2
+_LONGEST = 86400  # seconds of a read, in which the connection that has the lock says nothing
 _INTERRUPTED = 1317
 
 
@@ -41,6 +42,7 @@ class TableLock:
         killer = threading.Timer(_PATIENCE, self._kill, (connection.thread_id(),))  # type: ignore[no-untyped-call]
         killer.start()
         try:
+            query(connection, f"SET SESSION wait_timeout = {_LONGEST}")
             query(connection, f"LOCK TABLES {quoted(*self._name)} READ")
         except pymysql.err.MySQLError as error:
             connection.close()
@@ -55,17 +57,21 @@ class TableLock:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        self.release()
+        with suppress(NotVisible):
+            self.release()
 
     def release(self) -> None:
-        """Give the lock back."""
+        """Give the lock back, if that was not done before. Raises NotVisible if it was lost: somebody killed it."""
         connection, self._connection = self._connection, None
         if connection is None:
             return
-        with suppress(pymysql.err.MySQLError, OSError):
+        try:
             query(connection, "UNLOCK TABLES")
-        with suppress(pymysql.err.MySQLError, OSError):
-            connection.close()
+        except (pymysql.err.MySQLError, OSError) as error:
+            raise NotVisible from error
+        finally:
+            with suppress(pymysql.err.MySQLError, OSError):
+                connection.close()
 
     def _kill(self, number: int) -> None:
         with suppress(Exception):

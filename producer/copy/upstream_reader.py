@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 import pymysql
 from pymysql.connections import Connection
 
-from producer.copy.bounds import bound_of, chunk_query, table_query
+from producer.copy.bounds import bound_of, chunk_query, last_row_query, table_query
 from producer.copy.copies import (
     Answer,
     Boundary,
@@ -57,9 +57,10 @@ _FACTS = (
     "SELECT TABLE_TYPE, ENGINE, TABLE_ROWS, AVG_ROW_LENGTH FROM information_schema.TABLES"
     " WHERE TABLE_SCHEMA = %s AND TABLE_NAME = %s"
 )
+_SNAPSHOT = "START TRANSACTION WITH CONSISTENT SNAPSHOT"
 _CASCADES = (
     "SELECT 1 FROM information_schema.REFERENTIAL_CONSTRAINTS WHERE CONSTRAINT_SCHEMA = %s AND TABLE_NAME = %s"
-    " AND (UPDATE_RULE NOT IN ('RESTRICT', 'NO ACTION') OR DELETE_RULE NOT IN ('RESTRICT', 'NO ACTION')) LIMIT 1"
+    " AND (UPDATE_RULE NOT IN ('RESTRICT', 'NO ACTION') OR DELETE_RULE NOT IN ('RESTRICT', 'NO ACTION'))"
 )
 _CHANGED_CHILDREN = (
     "SELECT CONSTRAINT_SCHEMA, TABLE_NAME FROM information_schema.REFERENTIAL_CONSTRAINTS"
@@ -158,7 +159,9 @@ class UpstreamReader:
         with upstream_errors(replica):
             connection = self._connected_to(replica, info)
             _await_executed(connection, replica, info, work.base)
-            found = self._chunk(connection, info, work)
+            query(connection, _SNAPSHOT)
+            with self._ending(connection):
+                found = self._chunk(connection, info, work)
         with upstream_errors(self._url):
             visible = _position(*self._connected())
         if visible.server != info.server_uuid:
@@ -178,7 +181,7 @@ class UpstreamReader:
             with upstream_errors(self._url):
                 connection, info = self._connected()
                 with TableLock(self._url, work.name) as lock:
-                    query(connection, "START TRANSACTION WITH CONSISTENT SNAPSHOT")
+                    query(connection, _SNAPSHOT)
                     position = _position(connection, info)
                     found = self._definition(connection, info, work, is_held=True)(position)
                     rows = self._rows(connection, info, work) if found.ddl is not None else None
@@ -210,7 +213,7 @@ class UpstreamReader:
             counted, size = 0, 0
             while not is_last and size < _CHUNK:
                 is_last = not table.rows.read(keys.append, after.append)
-                if table.has_snapshots:
+                if table.has_snapshots or is_last:
                     lock.release()
                 size += sum(map(len, after[counted:]))
                 counted = len(after)
@@ -231,7 +234,7 @@ class UpstreamReader:
 
     def _rows(self, connection: Connection[Any], info: UpstreamInfo, work: Work) -> _HeldTable:
         table = self._table(connection, info, work)
-        engine = query(connection, _FACTS, work.name)[0][1]
+        engine = _facts(connection, work.name)[1]
         sql = table_query(table.structure, table.encoder.expressions, is_versioned=table.is_versioned)
         rows = RowPackets.select(connection, table.encoder, sql)
         return _HeldTable(table.structure, rows, engine == "InnoDB")
@@ -266,11 +269,13 @@ class UpstreamReader:
                 late = query(connection, "SELECT WAIT_FOR_EXECUTED_GTID_SET(%s, %s)", (base.executed, _WAIT))
                 if late[0][0] != 0:
                     raise NotVisible
-            yield None
+            query(connection, _SNAPSHOT)
+            with self._ending(connection):
+                yield None
             return
         deadline = time.monotonic() + _WAIT
         while True:
-            query(connection, "START TRANSACTION WITH CONSISTENT SNAPSHOT")
+            query(connection, _SNAPSHOT)
             status = dict(query(connection, "SHOW STATUS LIKE 'binlog_snapshot_%'"))
             file, _ = binlog_file(str(status["Binlog_snapshot_file"]))
             position = BinlogPosition(
@@ -282,9 +287,18 @@ class UpstreamReader:
             if time.monotonic() > deadline:
                 raise NotVisible
             time.sleep(_PAUSE)
-        yield position
-        if connection.open:
-            connection.rollback()
+        with self._ending(connection):
+            yield position
+
+    @contextmanager
+    def _ending(self, connection: Connection[Any]) -> Iterator[None]:
+        """The connection's transaction ends with the block."""
+        try:
+            yield
+        finally:
+            # Rows that cannot be decoded have closed it, and their error is to be seen.
+            if connection.open:
+                connection.rollback()
 
     def _read(
         self, connection: Connection[Any], info: UpstreamInfo, work: Work
@@ -313,7 +327,7 @@ class UpstreamReader:
         if statement is None:
             return lambda visible: TableFound(work=work, visible=visible, ddl=None)
         table = self._understood(statement, info, work)
-        kind, engine, rows, _ = query(connection, _FACTS, work.name)[0]
+        kind, engine, rows, _ = _facts(connection, work.name)
         if kind == "SEQUENCE":
             raise _cannot(work.name, "it is a sequence")
         if not is_held and (engine != "InnoDB" or not table.row_key()):
@@ -367,6 +381,8 @@ class UpstreamReader:
         upper = table.bound(keys[-1]) if keys else work.lower
         values = partial(_values, work.name, info.server_id, time.time_ns() // 1_000_000)
         is_last = is_whole and counted < limit
+        if is_last and not _ends_at(connection, table, upper):
+            raise NotVisible
         return lambda visible: ChunkRead(
             work=work,
             visible=visible,
@@ -387,7 +403,7 @@ class UpstreamReader:
         structure = predicted(*work.name, definition, info.flavor, shown=True)
         if structure is None:
             raise _cannot(work.name, "its definition does not say for sure how the binlog shows its rows")
-        row_size = query(connection, _FACTS, work.name)[0][3]
+        row_size = _facts(connection, work.name)[3]
         encoder, bound = RowEncoder(structure), bound_of(structure)
         return _Table(
             work.run, structure, definition.versioned, encoder, bound, int(row_size or 100), self._least_rows
@@ -423,6 +439,8 @@ def _values(
 def _prepared(url: ServerUrl, info: UpstreamInfo) -> Connection[Any]:
     """A connection whose SELECTs can be encoded."""
     connection = connect(url, charset="utf8mb4")
+    # Other levels have no snapshots.
+    query(connection, "SET SESSION TRANSACTION ISOLATION LEVEL REPEATABLE READ")
     for statement in session_setup(info.flavor):
         query(connection, statement)
     return connection
@@ -451,6 +469,24 @@ def _await_executed(
             hint="wait until it has caught up, or remove [copy] read-from",
             retryable=True,
         )
+
+
+def _facts(connection: Connection[Any], name: QualifiedName) -> tuple[Any, ...]:
+    """Kind, engine, rows, and bytes of a row of a table. Raises NotVisible if it was dropped just now."""
+    rows = query(connection, _FACTS, name)
+    if not rows:
+        raise NotVisible
+    return rows[0]
+
+
+def _ends_at(connection: Connection[Any], table: _Table, upper: tuple[str, ...]) -> bool:
+    """Whether a table has no rows above a bound. A SELECT that shows none proves nothing: it may have been killed."""
+    rows = query(connection, last_row_query(table.structure, upper, is_versioned=table.is_versioned))
+    if rows:
+        return not rows[0][0]
+    return not query(connection, table_query(table.structure, "COUNT(*)", is_versioned=table.is_versioned))[
+        0
+    ][0]
 
 
 def _logs_cascades(connection: Connection[Any]) -> bool:

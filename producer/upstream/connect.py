@@ -22,6 +22,8 @@ READ_TIMEOUT = 30.0  # seconds
 _MAX_ANSWER = 64 << 20
 # Access denied (three kinds), no privilege, account locked, password expired: waiting does not heal these.
 _DENIED = frozenset({1044, 1045, 1227, 1698, 1862, 1820, 3118, 3955})
+# A query was killed, or took longer than max_statement_time.
+_INTERRUPTED = frozenset({1317, 1969})
 # Raised by answers that no server gives: no row, no number, no GTID set, a name that cannot be one, no time.
 _INVALID_ANSWER = (ValueError, LookupError, TypeError, OverflowError)
 
@@ -124,10 +126,19 @@ def variable(connection: Connection[Any], name: str) -> str | None:
 
 
 def query(connection: Connection[Any], sql: str, arguments: Sequence[Any] = ()) -> Sequence[tuple[Any, ...]]:
-    """The rows of a query, into which the driver puts the arguments in quotes."""
+    """The rows of a query, into which the driver puts the arguments in quotes.
+
+    Raises pymysql.MySQLError, also if rows may be missing because the query was killed.
+    """
     with connection.cursor() as cursor:
         cursor.execute(sql, arguments or None)
         rows: Sequence[tuple[Any, ...]] = cursor.fetchall()
+        if cursor.warning_count:
+            # MariaDB ends some queries of information_schema with a warning and no rows.
+            cursor.execute("SHOW WARNINGS")
+            for _, number, text in cursor.fetchall():
+                if number in _INTERRUPTED:
+                    raise pymysql.err.OperationalError(number, text)
         return rows
 
 

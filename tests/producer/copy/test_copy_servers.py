@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import random
 import threading
 from collections import Counter
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
+import pymysql
 import pytest
 from confluent_kafka import Consumer, KafkaException, TopicPartition
 
@@ -93,9 +96,42 @@ def _assert_copied(case: Case) -> None:
         assert content.get(table, Counter()) == Counter(case.sql(f"SELECT * FROM {table}")), table
 
 
+@contextmanager
+def _killing(case: Case, kills: int) -> Iterator[None]:
+    """Kill statements and connections of the readers, once the copy has begun, inside the block."""
+    stop, chance = threading.Event(), random.Random(1)
+    others = (
+        "SELECT ID FROM information_schema.PROCESSLIST"
+        " WHERE DB IS NULL AND COMMAND IN ('Query', 'Sleep') AND ID <> CONNECTION_ID()"
+    )
+
+    def kill() -> None:
+        wait_until(lambda: stop.is_set() or _end_of_log(case) > 3, "a copy that begins")
+        for number in range(kills):
+            if stop.wait(chance.random() * 0.2):
+                return
+            for (session,) in case.upstream.execute(others):
+                with suppress(pymysql.err.MySQLError):  # it is gone
+                    case.upstream.execute(f"KILL {'QUERY' if number % 5 else 'CONNECTION'} {session}")
+
+    thread = threading.Thread(target=kill)
+    thread.start()
+    try:
+        yield
+    finally:
+        stop.set()
+        thread.join()
+
+
 def test_tables_are_copied_while_they_are_written_to(case: Case) -> None:
-    with writing(case, 1):
-        case.catch_up(copy=CopySettings(chunk_rows=100))
+    """Also where sessions have no snapshots unless they ask for them."""
+    level = case.sql("SELECT @@global.transaction_isolation")[0][0]
+    case.sql("SET GLOBAL transaction_isolation = 'READ-COMMITTED'")
+    try:
+        with writing(case, 1), _killing(case, 30):
+            case.catch_up(copy=CopySettings(chunk_rows=100))
+    finally:
+        case.sql(f"SET GLOBAL transaction_isolation = '{level}'")
     case.catch_up()
     _assert_copied(case)
 
