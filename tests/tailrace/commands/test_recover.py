@@ -353,6 +353,11 @@ def test_what_keeps_it_from_recovering(alone: River) -> None:
     producer.close()
     assert alone.run("recover", "--config", str(alone.config), "--channel", "other") == 1
     assert "TR612" in alone.talk()
+    # Only Kafka has the rows of a copy.
+    alone.downstream.execute("UPDATE tailrace.relay_log_info SET copying = 1")
+    assert recover(alone) == 1
+    assert '"code": "TR579"' in alone.talk()
+    alone.downstream.execute("UPDATE tailrace.relay_log_info SET copying = 0")
     # The file that the channel stands in is gone.
     [subdir] = read_index(root)
     first, *_ = binlog_files(root / subdir)
