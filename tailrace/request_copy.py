@@ -130,7 +130,7 @@ def _taker(config: ProducerConfig, request: CopyRequest) -> str:
         if time.monotonic() > deadline:
             return "the producer takes the request later; it does not while another copy begins"
         time.sleep(_PAUSE)
-    return "the producer has taken the request"
+    return "the producer has taken the request; `tailrace status` shows the copy, and tables that are left out of it"
 
 
 def _going_on(config: ProducerConfig) -> list[QualifiedName]:

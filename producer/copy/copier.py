@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import structlog
 
-from producer.copy.copies import ChunkRead, Copies, TableFound, Work
+from producer.copy.copies import Answer, ChunkRead, Copies, NothingFound, TableFound, TablesFound, Work
 from producer.copy.table_lock import NotVisible
 from producer.copy.throttle import Throttle
 from producer.copy.upstream_reader import NeedsHold, UpstreamReader
@@ -21,6 +21,7 @@ log = structlog.get_logger()
 
 _IDLE = 0.5  # seconds
 _RETRY = 1.0
+_INCOMPLETE = "no new channel can begin with this copy, because it lacks the table"
 
 
 class Copier:
@@ -95,6 +96,11 @@ class Copier:
                 else:
                     if isinstance(answer, ChunkRead):
                         self._throttle.has_read(len(answer.keys))
+                    elif isinstance(answer, TablesFound):
+                        for name, reason in answer.refused.items():
+                            log.error(
+                                "table_not_copied", table=".".join(name), reason=reason, hint=_INCOMPLETE
+                            )
                     copies.hand_in(answer, self._stop)
         finally:
             reader.close()
@@ -118,9 +124,16 @@ class Copier:
             self._stop.wait(_RETRY)
 
     def _is_dropped(self, work: Work, copies: Copies, error: TailraceError) -> bool:
-        """Whether a table cannot be copied again and need not be, since readers have it; its copy is dropped then."""
-        if error.code != "TR212" or not copies.can_be_dropped(work):
+        """Whether what cannot be copied again need not be, since readers have it; its copy is dropped then."""
+        if error.retryable or not copies.can_be_dropped(work):
             return False
-        log.error("table_not_copied", table=".".join(work.name), reason=error.message, hint=error.hint)
-        copies.hand_in(TableFound(work=work, visible=work.base.position, ddl=None), self._stop)
+        visible, reason = work.base.position, error.message
+        answer: Answer
+        if any(work.name):
+            log.error("table_not_copied", table=".".join(work.name), reason=reason, hint=error.hint)
+            answer = TableFound(work=work, visible=visible, ddl=None, refused=reason)
+        else:
+            log.error("nothing_copied", reason=reason, hint=error.hint)
+            answer = NothingFound(work=work, visible=visible)
+        copies.hand_in(answer, self._stop)
         return True

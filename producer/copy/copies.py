@@ -12,7 +12,7 @@ import threading
 import uuid
 from collections import deque
 from collections.abc import Callable, Collection, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from producer.copy.requests import CopyRequest
 from producer.copy.state import (
@@ -73,6 +73,7 @@ class Work:
         is_begun: whether rows are to be read, else the table's definition; without a table: whether views and
             programs are to be read, else which tables there are.
         lower: SQL literals of the key columns: the rows above them are to be read; empty for the first ones.
+        is_complete: without a table: whether it is to be found out which tables cannot be copied.
     """
 
     name: QualifiedName
@@ -80,6 +81,7 @@ class Work:
     base: Boundary
     is_begun: bool
     lower: tuple[str, ...] = ()
+    is_complete: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -104,10 +106,17 @@ class TablesFound(Answer):
     Attributes:
         names: in the order of their copies.
         statements: what creates their databases.
+        refused: those that cannot be copied, and why; if that was to be found out.
     """
 
     names: tuple[QualifiedName, ...]
     statements: tuple[SchemaChanged, ...] = ()
+    refused: Mapping[QualifiedName, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, kw_only=True)
+class NothingFound(Answer):
+    """Nothing can be copied again, whatever the tables are."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -122,16 +131,18 @@ class TableFound(Answer):
     """A table's definition.
 
     Attributes:
-        ddl: its CREATE TABLE; None if there is no such table.
+        ddl: its CREATE TABLE; None if there is no such table, or it is not copied.
         definition: the same, understood.
         estimate: rows, as the upstream guesses.
         is_held: whether the publisher stands still until the rows are in the log.
+        refused: why the table is not copied.
     """
 
     ddl: SchemaChanged | None
     definition: TableDefinition | None = None
     estimate: int = 0
     is_held: bool = False
+    refused: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -315,7 +326,9 @@ class Copies:
             table, is_free = self._plan_table, not plan.objects or not self._waits_for_begin
             if is_free and table.reads_after is None and not table.all_read:
                 table.reads_after = self._boundary.epoch
-                return Work(_ALL, table.run, self._boundary, is_begun=plan.objects)
+                return Work(
+                    _ALL, table.run, self._boundary, is_begun=plan.objects, is_complete=plan.is_complete
+                )
             if not plan.objects:
                 return None
         idle = [
@@ -427,6 +440,9 @@ class Copies:
         if ddl.kind == "DROP DATABASE":
             database = classify(ddl.statement, ddl.default_db, ddl.source_flavor, sql_mode=ddl.mode).database
             names |= {name for name in self._tables if name[0] == database}
+        # It may be possible to copy them now.
+        refused = [name for name in names if name in self._tables and self._tables[name].state.refused]
+        records += [self._drop(name) for name in refused]
         met = [
             name for name in names if name in self._tables and self._tables[name].state.step is not Step.DONE
         ]
@@ -508,23 +524,25 @@ class Copies:
             return ((PLAN_KEY, self._plan.encode()),)
 
     def _cancel(self) -> tuple[TrackedRecord, ...]:
-        records: list[TrackedRecord] = []
-        if (plan := self._plan) is not None and plan.again:
-            self._plan = replace(plan, tables=(), again=False, is_complete=False) if plan.had else None
-            if plan.is_complete:
-                records += self._gives_up_complete()
-            self._plan_table.begins_anew()
-            records.append((PLAN_KEY, self._plan.encode() if self._plan else None))
+        plan = self._plan
+        records = self._drop_plan(plan) if plan is not None and plan.again else []
         dropped = [name for name, table in self._tables.items() if table.state.can_be_dropped]
         records += [self._drop(name) for name in dropped]
         self._settle()
         return tuple(records)
 
-    def _drop(self, name: QualifiedName) -> TrackedRecord:
+    def _drop_plan(self, plan: Plan) -> list[TrackedRecord]:
+        """Nothing is copied again."""
+        self._plan = replace(plan, tables=(), again=False, is_complete=False) if plan.had else None
+        self._plan_table.begins_anew()
+        records = self._gives_up_complete() if plan.is_complete else []
+        return [*records, (PLAN_KEY, self._plan.encode() if self._plan else None)]
+
+    def _drop(self, name: QualifiedName, refused: str = "") -> TrackedRecord:
         """Nothing more is copied of a table."""
         self._release(name)
         old = self._tables.pop(name)
-        state = old.state.dropped(self.next_epoch)
+        state = old.state.dropped(self.next_epoch, refused)
         if state is not None:
             self._tables[name] = _Table(state, run=old.run + 1)
         return (topic_key(name), state.encode() if state else None)
@@ -558,10 +576,13 @@ class Copies:
         return tuple(records)
 
     def can_be_dropped(self, work: Work) -> bool:
-        """Whether a table need not be copied if it cannot be."""
+        """Whether a table, or all, need not be copied if that is impossible."""
         with self._lock:
-            table = self._tables.get(work.name)
-            return table is not None and table.run == work.run and table.state.can_be_dropped
+            if not self._is_of_use(work):
+                return False
+            if work.name == _ALL:
+                return self._plan is not None and self._plan.again and not self._plan.had
+            return self._tables[work.name].state.can_be_dropped
 
     # -- into the log ----------------------------------------------------------------------------
 
@@ -627,10 +648,14 @@ class Copies:
         """The keys that changed after a boundary, of tables whose rows are read."""
         return set().union(*(keys for epoch, keys in self._changed if epoch > base.epoch))
 
+    def plan_with(self, found: TablesFound) -> Plan:
+        """The plan with these tables: if one cannot be copied, no reader can begin with the copy."""
+        assert self._plan is not None
+        return replace(self._plan, is_complete=self._plan.is_complete and not found.refused)
+
     def planned(self, found: TablesFound) -> tuple[TrackedRecord, ...]:
         """The list of tables goes into the log. Returns the records that change."""
-        plan = self._plan
-        assert plan is not None
+        plan = self.plan_with(found)
         with self._lock:
             is_done = not plan.has_new and not plan.is_complete
             self._plan = None if is_done else replace(plan, tables=(), again=plan.is_complete, objects=True)
@@ -638,11 +663,18 @@ class Copies:
             if plan.is_complete:
                 self._complete = plan.copy
                 records.append((COMPLETE_KEY, plan.encode()))
+            elif self._complete == plan.copy:
+                records += self._gives_up_complete()
             self._plan_table.begins_anew()
             wanted = TableFilter(plan.tables)
             for name in found.names:
                 is_new, old = plan.is_new(name), self._tables.get(name)
                 if not is_new and not (plan.again and wanted.allows(*name)):
+                    continue
+                if name in found.refused and not is_new and (old is None or old.state.can_be_refused):
+                    if old is None or old.state.step is not Step.RUNNING:
+                        self._tables[name] = old or _Table(TableCopy(plan.copy))
+                        records.append(self._drop(name, found.refused[name]))
                     continue
                 again = not is_new or name in self._known
                 first = TableCopy(plan.copy, again=again, is_new=is_new, is_frozen=plan.is_complete)
@@ -652,6 +684,12 @@ class Copies:
                 records.append((topic_key(name), state.encode()))
             self._settle()
         return tuple(records)
+
+    def refused_plan(self) -> tuple[TrackedRecord, ...]:
+        """Nothing can be copied. Returns the records that change."""
+        assert self._plan is not None
+        with self._lock:
+            return tuple(self._drop_plan(self._plan))
 
     def finished_plan(self) -> tuple[TrackedRecord, ...]:
         """Views and programs are in the log. Returns the record that changes."""
@@ -679,10 +717,10 @@ class Copies:
             self._settle()
         return ((topic_key(name), state.encode()),)
 
-    def forgotten(self, name: QualifiedName) -> tuple[TrackedRecord, ...]:
-        """There is no such table any more. Returns the record that changes."""
+    def forgotten(self, name: QualifiedName, refused: str = "") -> tuple[TrackedRecord, ...]:
+        """There is no such table any more, or it is not copied, and why. Returns the record that changes."""
         with self._lock:
-            record = self._drop(name)
+            record = self._drop(name, refused)
             self._settle()
         return (record,)
 

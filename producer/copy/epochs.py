@@ -7,7 +7,15 @@ from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from functools import partial
 
-from producer.copy.copies import Answer, ChunkRead, Copies, ObjectsFound, TableFound, TablesFound
+from producer.copy.copies import (
+    Answer,
+    ChunkRead,
+    Copies,
+    NothingFound,
+    ObjectsFound,
+    TableFound,
+    TablesFound,
+)
 from producer.copy.state import COMPLETE_KEY, Plan, Step
 from producer.decode.epoch_stream import EpochStream
 from producer.decode.event_decoder import CopiedRows
@@ -32,13 +40,14 @@ def copy_epochs(copies: Copies, stream: EpochStream) -> Iterator[SealedEpoch]:
 def _epochs(answer: Answer, copies: Copies, stream: EpochStream) -> Iterator[SealedEpoch]:
     match answer:
         case TablesFound():
-            plan = copies.plan
-            assert plan is not None
+            plan = copies.plan_with(answer)
             if plan.is_complete:
                 yield stream.insert(complete=CompleteCopy(plan.copy, ended=False))
             for statement in _needed(answer.statements, plan):
                 yield stream.insert(ddl=statement)
             yield stream.insert(tracked=copies.planned(answer))
+        case NothingFound():
+            yield stream.insert(tracked=copies.refused_plan())
         case ObjectsFound():
             assert copies.plan is not None
             for statement in _needed(answer.statements, copies.plan):
@@ -47,7 +56,7 @@ def _epochs(answer: Answer, copies: Copies, stream: EpochStream) -> Iterator[Sea
         case TableFound() if answer.ddl is not None:
             yield _begin(answer, copies, stream)
         case TableFound():
-            yield stream.insert(tracked=copies.forgotten(answer.work.name))
+            yield stream.insert(tracked=copies.forgotten(answer.work.name, answer.refused))
         case ChunkRead():
             rows = _without(answer, copies)
             if rows.keys:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from producer.copy.state import Plan, Step, TableCopy
 from schemas.tables import QualifiedName
@@ -23,6 +23,7 @@ class CopyProgress:
         not_begun: those whose definitions are not in the log yet; their changes are not in the log either, unless
             the tables are copied again.
         paused: why nothing is read just now; None if that is not so.
+        refused: tables that were left out because they cannot be copied, and why; they are not in the numbers.
     """
 
     running: bool
@@ -33,12 +34,15 @@ class CopyProgress:
     tables: Mapping[QualifiedName, TableCopy]
     not_begun: tuple[QualifiedName, ...]
     paused: str | None = None
+    refused: Mapping[QualifiedName, str] = field(default_factory=dict)
 
     @classmethod
     def of(
         cls, plan: Plan | None, tables: Mapping[QualifiedName, TableCopy], paused: str | None = None
     ) -> CopyProgress:
         """Count the tables of a plan and of the log."""
+        refused = {name: table.refused for name, table in sorted(tables.items()) if table.refused}
+        tables = {name: table for name, table in tables.items() if name not in refused}
         running = {table.copy for table in tables.values() if table.step is not Step.DONE}
         if plan is not None:
             running.add(plan.copy)
@@ -55,6 +59,7 @@ class CopyProgress:
             tables=steps[Step.RUNNING],
             not_begun=tuple(sorted(steps[Step.WAITING])),
             paused=paused if running else None,
+            refused=refused,
         )
 
 

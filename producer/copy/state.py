@@ -40,6 +40,7 @@ class TableCopy:
         rows: copied so far.
         estimate: the upstream's estimate of all rows.
         ended: the number of the epoch in which it ended, or the copy before it while it runs; -1 if none has.
+        refused: why its copy was left out, if that was so; readers have the whole table without.
     """
 
     copy: str
@@ -53,6 +54,7 @@ class TableCopy:
     rows: int = 0
     estimate: int = 0
     ended: int = -1
+    refused: str = ""
 
     @property
     def is_unknown(self) -> bool:
@@ -63,6 +65,11 @@ class TableCopy:
     def can_be_dropped(self) -> bool:
         """Whether readers have the whole table without this copy, which has not begun."""
         return self.step is Step.WAITING and not (self.is_new or self.is_frozen or self.incomplete)
+
+    @property
+    def can_be_refused(self) -> bool:
+        """Whether readers will have the whole table if it is not copied once more."""
+        return self.step is not Step.WAITING or self.can_be_dropped
 
     @property
     def leaves_out_rows(self) -> bool:
@@ -85,19 +92,21 @@ class TableCopy:
             plan.copy,
             again=again,
             is_new=is_new,
-            is_frozen=plan.is_complete,
+            is_frozen=plan.is_complete or self.is_frozen,
             incomplete=self.incomplete,
             is_held=self.is_held,
             ended=self.ended,
         )
 
-    def dropped(self, epoch: int) -> TableCopy | None:
-        """The same if its copy, which has not begun, is dropped at an epoch; None if readers never lack rows.
+    def dropped(self, epoch: int, refused: str = "") -> TableCopy | None:
+        """The same if its copy, which has not begun, is dropped at an epoch; None if nothing is to be said of it.
 
         A reader inside an earlier copy lacks rows until that one ends.
         """
         ended = epoch if self.incomplete else self.ended
-        return TableCopy(self.copy, Step.DONE, ended=ended) if ended >= 0 else None
+        return (
+            TableCopy(self.copy, Step.DONE, ended=ended, refused=refused) if ended >= 0 or refused else None
+        )
 
     def encode(self) -> bytes:
         """Its record."""
@@ -109,7 +118,7 @@ class TableCopy:
         data: dict[str, Any] = json.loads(record)
         found = cls(**data | {"step": Step(data["step"]), "upper": tuple(data["upper"])})
         texts, flags = (
-            (found.copy, *found.upper),
+            (found.copy, found.refused, *found.upper),
             (found.again, found.is_new, found.is_frozen, found.incomplete, found.is_held),
         )
         numbers = (found.rows, found.estimate, found.ended)

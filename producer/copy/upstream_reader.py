@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Collection, Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
 from typing import Any, NamedTuple
@@ -72,6 +72,7 @@ _CHUNK, _MOST_BYTES = 8 << 20, 32 << 20
 # Seconds that a chunk is to take; the first and the smallest chunks have this part of the most rows.
 _CHUNK_TIME, _SMALLEST = 0.5, 50
 _NO_SUCH_TABLE = 1146
+_DENIED = frozenset({1142, 1143})  # no access to the table, to the column
 _UTF8MB4 = 45  # the id of one of its collations
 
 
@@ -146,8 +147,8 @@ class UpstreamReader:
         """Raise UpstreamError TR212 if a table cannot be copied."""
         work = Work(name, 0, Boundary(-1, "", BinlogPosition("", 0, 0)), is_begun=False)
         try:
-            with upstream_errors(self._url), suppress(NeedsHold):
-                self._definition(*self._connected(), work)
+            with upstream_errors(self._url):
+                self._definition(*self._connected(), work, is_held=True)
         except TailraceError:
             self.close()
             raise
@@ -318,7 +319,24 @@ class UpstreamReader:
                 found = (*reader.routines(), *reader.views(), *reader.events())
                 return lambda visible: ObjectsFound(work=work, visible=visible, statements=found)
             databases, names = tuple(reader.databases()), (*reader.tables().names, *reader.sequences())
-        return lambda visible: TablesFound(work=work, visible=visible, names=names, statements=databases)
+        refused = self._refused(connection, info, work, names) if work.is_complete else {}
+        return lambda visible: TablesFound(
+            work=work, visible=visible, names=names, statements=databases, refused=refused
+        )
+
+    def _refused(
+        self, connection: Connection[Any], info: UpstreamInfo, work: Work, names: Collection[QualifiedName]
+    ) -> dict[QualifiedName, str]:
+        """The tables that cannot be copied, and why."""
+        refused = {}
+        for name in names:
+            try:
+                self._definition(connection, info, replace(work, name=name), is_held=True)
+            except UpstreamError as error:
+                if error.code != "TR212":
+                    raise
+                refused[name] = error.message
+        return refused
 
     def _definition(
         self, connection: Connection[Any], info: UpstreamInfo, work: Work, *, is_held: bool = False
@@ -342,6 +360,7 @@ class UpstreamReader:
             raise _cannot(
                 work.name, f"a foreign key changes rows of {child}, and this server does not log that"
             )
+        _try_rows(connection, info, work.name, table)
         ddl = _created(statement, work.name, info)
         return lambda visible: TableFound(
             work=work, visible=visible, ddl=ddl, definition=table, estimate=int(rows or 0), is_held=is_held
@@ -400,14 +419,34 @@ class UpstreamReader:
         if statement is None:
             raise NotVisible  # it was dropped just now: another run begins
         definition = self._understood(statement, info, work)
-        structure = predicted(*work.name, definition, info.flavor, shown=True)
-        if structure is None:
-            raise _cannot(work.name, "its definition does not say for sure how the binlog shows its rows")
+        structure = _structure(work.name, definition, info)
         row_size = _facts(connection, work.name)[3]
         encoder, bound = RowEncoder(structure), bound_of(structure)
         return _Table(
             work.run, structure, definition.versioned, encoder, bound, int(row_size or 100), self._least_rows
         )
+
+
+def _structure(name: QualifiedName, definition: TableDefinition, info: UpstreamInfo) -> TableStructure:
+    """How the binlog shows a table's rows. Raises UpstreamError TR212."""
+    structure = predicted(*name, definition, info.flavor, shown=True)
+    if structure is None:
+        raise _cannot(name, "its definition does not say for sure how the binlog shows its rows")
+    return structure
+
+
+def _try_rows(
+    connection: Connection[Any], info: UpstreamInfo, name: QualifiedName, definition: TableDefinition
+) -> None:
+    """Raise UpstreamError TR212 if a table's rows cannot be read, as long as no reader has emptied the table."""
+    structure = _structure(name, definition, info)
+    expressions = RowEncoder(structure).expressions
+    try:
+        query(connection, f"{table_query(structure, expressions, is_versioned=definition.versioned)} LIMIT 0")
+    except pymysql.err.MySQLError as error:
+        if error.args[0] in _DENIED:
+            raise _cannot(name, f"its rows cannot be read: {error.args[-1]}") from error
+        raise
 
 
 def next_limit(rows: int, seconds: float, least: int, most: int) -> int:

@@ -111,11 +111,16 @@ def _copy(table: Any, part: dict[str, Any], *, is_producing: bool) -> None:
 
     from tailrace.service.copy_progress import describe_copy, listed
 
-    if part.get("error") or not (part["running"] or part["tables_total"]):
+    if part.get("error"):
         return
+    for one in part["not_copied"] or ():
+        table.add_row(
+            "[bold]copy[/]", f"[yellow]not copied: {escape(one['table'])}: {escape(one['reason'])}[/]"
+        )
     if not part["running"]:
-        done, rows = counted(part["tables_total"], "table"), counted(part["rows_done"], "row")
-        table.add_row("[bold]copy[/]", f"complete: {done}, {rows}")
+        if part["tables_total"]:
+            done, rows = counted(part["tables_total"], "table"), counted(part["rows_done"], "row")
+            table.add_row("[bold]copy[/]", f"complete: {done}, {rows}")
         return
     color = "green" if is_producing and not part["paused"] else "yellow"
     table.add_row("[bold]copy[/]", f"[{color}]{escape(describe_copy(part))}[/]")

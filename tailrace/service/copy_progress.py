@@ -25,13 +25,15 @@ NO_COPY: Part = {
     "paused": None,
     "tables": [],
     "not_begun": [],
+    "not_copied": [],
 }
 
 
 def copy_part(progress: CopyProgress) -> Part:
     """Return the progress as plain data, without rate and time left."""
+    not_copied = [{"table": _shown(name), "reason": reason} for name, reason in progress.refused.items()]
     if not progress.running and not progress.tables_total:
-        return dict(NO_COPY)
+        return NO_COPY | {"not_copied": not_copied}
     return NO_COPY | {
         "running": progress.running,
         "tables_total": progress.tables_total,
@@ -44,6 +46,7 @@ def copy_part(progress: CopyProgress) -> Part:
             for name, table in progress.tables.items()
         ],
         "not_begun": [_shown(name) for name in progress.not_begun],
+        "not_copied": not_copied,
     }
 
 

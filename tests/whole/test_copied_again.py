@@ -22,6 +22,7 @@ from schemas.wire.epoch import EpochCommitted
 from spark_consumer.epochs.log_reader import LogReader
 from spark_consumer.rules.config import ConsumerConfig, LogAddress
 from tailrace.request_copy import ask_for_copy, cancel_copies
+from tailrace.status.copies import LoggedCopies
 from tests.support.applying.consuming import consume
 from tests.support.epochs.producer_case import Case, producer_case
 from tests.support.epochs.written_tables import TABLES, fill, writing
@@ -109,10 +110,11 @@ def test_requests_that_cannot_be_fulfilled(case: Case) -> None:
     other = replace(config, exclude=(f"{case.db}.orders",))
     with pytest.raises(ConfigError, match="leave it out"):
         ask_for_copy(other, [f"{case.db}.orders"])
-    case.sql(
+    related = (
         "CREATE TABLE parents (id INT PRIMARY KEY)",
         "CREATE TABLE children (id INT PRIMARY KEY REFERENCES parents (id) ON DELETE CASCADE)",
     )
+    case.sql(*related)
     with pytest.raises(UpstreamError, match=r"rows of .*\.children"):
         ask_for_copy(config, [f"{case.db}.parents"])
     case.sql("DROP TABLE children, parents")
@@ -130,6 +132,18 @@ def test_requests_that_cannot_be_fulfilled(case: Case) -> None:
     case.catch_up()
     assert file.is_symlink()
     assert all(epoch.copy is None for epoch in case.published().epochs[epochs:])
+    file.unlink()
+    # What cannot be copied any more when its turn comes is left out, and its changes go on.
+    ask_for_copy(config, [])
+    case.sql(*related, "INSERT INTO parents VALUES (1)")
+    case.catch_up()
+    found = case.published().epochs[epochs:]
+    assert {epoch.copy.table for epoch in found if epoch.copy is not None} == set(TABLES)
+    assert all(epoch.complete is None for epoch in found)
+    assert "parents" in {table.table for epoch in found for table in epoch.tables}
+    logged = LoggedCopies.read(LogAddress(config.bootstrap_servers, config.prefix)).part()
+    assert not logged["running"]
+    assert [one["table"] for one in logged["not_copied"]] == [f"{case.db}.children", f"{case.db}.parents"]
 
 
 @pytest.mark.parametrize("flavor", ["mysql"])

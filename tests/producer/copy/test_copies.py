@@ -14,6 +14,7 @@ from producer.copy.copies import (
     Boundary,
     ChunkRead,
     Copies,
+    NothingFound,
     ObjectsFound,
     TableFound,
     TablesFound,
@@ -270,6 +271,7 @@ class Reader:
     def __init__(self, log: Log) -> None:
         self.log = log
         self.answers: list[Answer] = []
+        self.refuses_table = self.refuses_all = False
 
     def read(self, size: int, behind: int) -> None:
         """Args: ``behind``: how much further the upstream's place is noted than what was visible, if it is there."""
@@ -279,14 +281,34 @@ class Reader:
         upstream = self.log.upstream
         newest = len(upstream.states) - 1
         shown = max(work.base.position.pos, newest - behind)
-        self.answers.append(self._answer(work, upstream.states[shown], upstream.at(newest), size))
+        if (refusal := self._refusal(work)) is not None:
+            self.answers.append(refusal)
+        else:
+            self.answers.append(self._answer(work, upstream.states[shown], upstream.at(newest), size))
+
+    def _refusal(self, work: Work) -> Answer | None:
+        """What cannot be copied need not be, or somebody mends it."""
+        is_all = work.name == ("", "")
+        refuses = self.refuses_all if is_all else self.refuses_table and not work.is_begun
+        if not refuses:
+            return None
+        copies, downstream, visible = self.log.copies, self.log.downstream, work.base.position
+        if not copies.can_be_dropped(work):
+            lacks = downstream.incomplete or not downstream.is_there or copies.leaves_out_rows(*NAME)
+            assert is_all or lacks
+            self.refuses_all = self.refuses_table = False
+            return None
+        if is_all:
+            return NothingFound(work=work, visible=visible)
+        return TableFound(work=work, visible=visible, ddl=None, refused="why")
 
     def _answer(self, work: Work, rows: Rows, visible: BinlogPosition, size: int) -> Answer:
         if work.name == ("", ""):
             if work.is_begun:
                 return ObjectsFound(work=work, visible=visible, statements=())
             names = (NAME,) if self.log.is_included else ()
-            return TablesFound(work=work, visible=visible, names=names)
+            refused = {NAME: "why"} if work.is_complete and self.refuses_table else {}
+            return TablesFound(work=work, visible=visible, names=names, refused=refused)
         if not work.is_begun:
             return TableFound(work=work, visible=visible, ddl=DDL, definition=TABLE)
         lower = int(work.lower[0]) if work.lower else -1
@@ -323,7 +345,10 @@ _ACTIONS = st.one_of(
     st.sampled_from(
         [
             (name, None)
-            for name in ("restart", "commit", "write", "copy again", "copy all", "cancel", "other tables")
+            for name in (
+                *("restart", "commit", "write", "copy again", "copy all", "cancel", "other tables"),
+                *("refuse table", "refuse all"),
+            )
         ]
     ),
 )
@@ -333,18 +358,20 @@ _ACTIONS = st.one_of(
     st.lists(_CHANGES, min_size=4, max_size=12),
     st.booleans(),
     st.integers(0, 2),
+    st.integers(-1, 6),
     st.lists(_ACTIONS, min_size=8, max_size=60),
 )
-@example([(0, 0), (0, None), (0, None), (0, None)], False, 1, [])
+@example([(0, 0), (0, None), (0, None), (0, None)], False, 1, 0, [])
 @example(
     [(0, 1)] * 4,
     True,
     2,
+    -1,
     [("commit", (0, 2)), ("open", 1), ("read", (6, 1)), ("publish", 1), ("hand in", None)],
 )
 @settings(max_examples=600, deadline=None)
 def test_the_log_leads_to_the_upstreams_rows(
-    before: list[Any], is_included: bool, steps: int, actions: list[tuple[str, Any]]
+    before: list[Any], is_included: bool, steps: int, refused_from: int, actions: list[tuple[str, Any]]
 ) -> None:
     upstream = Upstream()
     for change in before:
@@ -365,19 +392,17 @@ def test_the_log_leads_to_the_upstreams_rows(
         log.is_included = True
         log.restarted()
     _finish(log, reader)
+    reader.refuses_all = reader.refuses_table = False
+    if log.downstream.is_wrong:  # what should have mended it was refused
+        log.copy_again("shop.*")
+        _finish(log, reader)
     assert log.downstream.rows == upstream.states[-1]
     _cancel_listed(log, reader)
     assert log.downstream.rows == upstream.states[-1]
-    log.copy_again()
-    assert log.downstream.is_wrong
     # DDL before, between or after the begins of the complete copy and of its table.
-    for change in (*before[: steps + 1], None, *before):
-        upstream.commit(change)
-        reader.hand_in()
-        log.write_copies()
-        reader.read(2, 1)
-        log.publish(1)
-    _finish(log, reader)
+    changes = [*before[: steps + 1], None, *before]
+    _copy_all(log, reader, changes, refused_from)
+    _copy_all(log, reader, changes)
     assert log.downstream.rows == upstream.states[-1]
     new = log.new_channel()
     assert new is not None
@@ -404,6 +429,10 @@ def _act(action: str, argument: Any, log: Log, reader: Reader) -> None:
             log.copy_again()
         case "cancel":
             log.cancel()
+        case "refuse table":
+            reader.refuses_table = not reader.refuses_table
+        case "refuse all":
+            reader.refuses_all = not reader.refuses_all
         case "restart" | "other tables":
             reader.answers.clear()
             log.open.clear()
@@ -419,6 +448,21 @@ def _cancel_listed(log: Log, reader: Reader) -> None:
     reader.hand_in()
     log.write_copies()
     log.cancel()
+
+
+def _copy_all(log: Log, reader: Reader, changes: list[Change], refused_from: int = -1) -> None:
+    """Copy everything again during changes; from one of them on the table cannot be copied."""
+    log.copy_again()
+    assert log.downstream.is_wrong
+    for number, change in enumerate(changes):
+        reader.refuses_table = reader.refuses_table or number == refused_from
+        log.upstream.commit(change)
+        reader.hand_in()
+        log.write_copies()
+        reader.read(2, 1)
+        log.publish(1)
+    _finish(log, reader)
+    reader.refuses_table = False
 
 
 def _finish(log: Log, reader: Reader) -> None:

@@ -29,6 +29,7 @@ def test_numbers_of_a_running_copy() -> None:
         "paused": "the upstream is busy",
         "tables": [{"table": "shop.b", "rows": 20, "rows_estimated": 50}],
         "not_begun": [],
+        "not_copied": [],
     }
     assert describe_copy(part) == (
         "paused: the upstream is busy, 1 of 2 tables, 90 of about 120 rows, reading shop.b"
@@ -52,6 +53,17 @@ def test_a_log_without_copies_and_one_with_complete_ones() -> None:
     again = copy_part(CopyProgress.of(None, TABLES | {("shop", "c"): replace(DONE, copy="older")}))
     assert (again["tables_total"], again["tables_done"]) == (2, 1)
     assert copy_part(CopyProgress.of(Plan("one", objects=True), {("shop", "a"): DONE}))["running"]
+
+
+def test_tables_that_were_left_out() -> None:
+    refused = TableCopy("one", Step.DONE, refused="it is a sequence")
+    part = copy_part(CopyProgress.of(None, TABLES | {("shop", "c"): refused}))
+    assert (part["tables_total"], part["tables_done"]) == (2, 1)
+    assert part["not_copied"] == [{"table": "shop.c", "reason": "it is a sequence"}]
+    assert copy_part(CopyProgress.of(None, {("shop", "c"): refused})) == NO_COPY | {
+        "not_copied": part["not_copied"]
+    }
+    assert incomplete_at(None, {("shop", "c"): refused}, 0) == []
 
 
 def test_rate_and_time_left() -> None:
