@@ -1,4 +1,4 @@
-"""``python -m bench [--rows N]``: measure, compare, print, write ``bench/out/latest.json``."""
+"""``python -m bench [--copy] [--rows N]``: measure, compare, print, write a JSON file in ``bench/out``."""
 
 from __future__ import annotations
 
@@ -13,6 +13,8 @@ from types import FrameType
 
 from bench import drain
 from bench.backlog import Backlog, make_backlog
+from bench.copy import TURNS, measure_copy
+from bench.copy_result import CopyResult, print_copy
 from bench.processes import run_part
 from bench.report import Result, Turn, print_table
 from compose.databases import MySQL
@@ -22,8 +24,8 @@ from schemas.errors import ExitCode, TailraceError
 from tailrace.compare import compare_servers
 from tailrace.service.console import console
 
-_LATEST = Path(__file__).parent / "out" / "latest.json"
-_ROWS = 600_000
+_OUT = Path(__file__).parent / "out"
+_ROWS, _COPIED_ROWS = 600_000, 2_000_000
 # The publisher and mysql-replication take turns, since a shared machine's speed may halve within seconds.
 _TURNS = 5
 talk = console(stderr=True)
@@ -33,16 +35,28 @@ def main() -> int:
     """Run the benchmark; returns the exit code."""
     parser = argparse.ArgumentParser(prog="python -m bench", description=__doc__)
     parser.add_argument(
-        "--rows", type=int, default=_ROWS, help="row events of the backlog (default: %(default)s)"
+        "--copy", action="store_true", help="measure a first copy of tables instead, beside mysqldump"
     )
     parser.add_argument(
-        "--out", type=Path, default=_LATEST, help="the JSON file (default: bench/out/latest.json)"
+        "--rows",
+        type=int,
+        help=f"row events of the backlog (default: {_ROWS}), or rows to copy ({_COPIED_ROWS})",
+    )
+    parser.add_argument(
+        "--turns", type=int, default=TURNS, help="how often to copy each way (default: %(default)s)"
+    )
+    parser.add_argument(
+        "--out", type=Path, help="the JSON file (default: latest.json or copy.json in bench/out)"
     )
     arguments = parser.parse_args()
     signal.signal(signal.SIGTERM, _interrupt)
     directory = Path(tempfile.mkdtemp(prefix="tailrace-bench-"))
     try:
-        result = measure(directory, arguments.rows)
+        result: Result | CopyResult
+        if arguments.copy:
+            result = measure_copy(directory, arguments.rows or _COPIED_ROWS, arguments.turns, talk)
+        else:
+            result = measure(directory, arguments.rows or _ROWS)
     except KeyboardInterrupt:
         talk.print("interrupted; everything is stopped")
         return 130
@@ -51,9 +65,10 @@ def main() -> int:
         talk.print(f"the logs are in {directory}")
         return ExitCode.FAILED
     shutil.rmtree(directory, ignore_errors=True)
-    print_table(result, console())
-    result.write(arguments.out)
-    talk.print(f"written to {arguments.out}")
+    print_copy(result, console()) if isinstance(result, CopyResult) else print_table(result, console())
+    out = arguments.out or _OUT / ("copy.json" if arguments.copy else "latest.json")
+    result.write(out)
+    talk.print(f"written to {out}")
     return ExitCode.OK if result.equal else ExitCode.DIVERGED
 
 

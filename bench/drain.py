@@ -75,7 +75,7 @@ def drain(config: Path, target: MySQL, kafka: Kafka, gtids: str) -> tuple[float,
         consume = stack.enter_context(
             measured("drain.consume", ["tailrace", "consume", *arguments], directory)
         )
-        _wait(lambda: _applied(target).contains(wanted), 0.05, produce, consume)
+        wait_until(lambda: _applied(target).contains(wanted), 0.05, produce, consume)
         seconds = time.perf_counter() - begin
         usages = {each.name: each.usage_at_end(stop=True) for each in (produce, consume)}
     return seconds, usages | {name: meter.stop() for name, meter in meters.items()}
@@ -92,7 +92,8 @@ def _applied(target: MySQL) -> MysqlGtidSet:
     return MysqlGtidSet.parse(rows[0][0]) if rows else MysqlGtidSet()
 
 
-def _wait(done: Callable[[], bool], pause: float, *programs: Measured) -> None:
+def wait_until(done: Callable[[], bool], pause: float, *programs: Measured) -> None:
+    """Wait until something is done. Raises StackError if that takes too long, or a program ends."""
     deadline = time.monotonic() + _PATIENCE_S
     while not done():
         for program in programs:
@@ -115,7 +116,7 @@ def replica(backlog: Backlog, target: MySQL) -> tuple[float, Usage]:
     begin = time.perf_counter()
     target.execute("START REPLICA")
     sql = f"SELECT GTID_SUBSET('{backlog.gtids}', @@GLOBAL.gtid_executed)"
-    _wait(lambda: bool(target.execute(sql)[0][0]) or _replica_failed(target), 0.05)
+    wait_until(lambda: bool(target.execute(sql)[0][0]) or _replica_failed(target), 0.05)
     seconds = time.perf_counter() - begin
     usage = meter.stop()
     target.execute("STOP REPLICA")
