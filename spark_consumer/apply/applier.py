@@ -5,7 +5,7 @@ The protocol, in order:
 0. Read the position. A slice that is already applied ends here. Check that no event of the downstream changes
    replicated rows.
 1. If the slice has parts, workers apply them, each in its own transaction
-   (``spark_consumer.apply.workers.apply_part``).
+   (``spark_consumer.apply.workers.apply_part``). Rows of copies are written on several connections (``copied.py``).
 2. Set the next number of the ledger; BEGIN.
 3. Read the channel's row FOR UPDATE. It is an error if another consumer has taken over, if the slice does not start at
    the position, or if workers have applied a part of another slice.
@@ -36,6 +36,7 @@ from schemas.errors import DDL, EventId
 from schemas.tables import QualifiedName
 from spark_consumer.apply import nontransactional
 from spark_consumer.apply.connection import Connection
+from spark_consumer.apply.copied import CopyWriters
 from spark_consumer.apply.ddl.intent import DdlWork, PendingDdl
 from spark_consumer.apply.ddl.outcome import await_predecessor
 from spark_consumer.apply.ddl.run import DdlApplier
@@ -115,6 +116,7 @@ class Applier:
         self.connection = connection
         self._ledger, self._ddl, self._side_writes = state.ledger, ddl, side_writes
         self._worker_pool = worker_pool
+        self._copy_writers = CopyWriters(config)
         self.position = state.position
         #: the fencing token under which it writes
         self.token = state.position.fencing_token
@@ -136,7 +138,8 @@ class Applier:
         """Apply a slice exactly once.
 
         Raises:
-            DownstreamError, LogError: nothing is applied, except possibly some parts of ``PreparedParts``.
+            DownstreamError, LogError: nothing is applied, except possibly some parts of ``PreparedParts``, and rows
+                of copies.
         """
         return self.connection.with_retries(lambda: self._apply_once(prepared))
 
@@ -330,6 +333,8 @@ class Applier:
                 self._side_writes.check_tables(self.session, part.writes.tables, prepared.slice_.where)
             self._run_parts(prepared, before)
             return len(prepared.parts)
+        if isinstance(prepared, PreparedRows) and prepared.copied:
+            self._write_copied(prepared)
         if isinstance(prepared, AfterDdl) or prepared.rest_of is None:
             return 0
         parts = prepared.rest_of.parts
@@ -343,6 +348,12 @@ class Applier:
         context = PartContext.of(self._config, self.token, self._ledger, before, prepared)
         run_all(self.session, self._worker_pool, context, prepared.parts, lambda: self._renewed(context))
         reached("worker.after_parts")
+
+    def _write_copied(self, prepared: PreparedRows) -> None:
+        """Write rows of copies."""
+        self._side_writes.check_tables(self.session, prepared.copied_tables, prepared.slice_.where)
+        self._copy_writers.write(prepared.slice_, prepared.copied, self.token)
+        reached("copied.after_rows")
 
     def _renewed(self, context: PartContext) -> PartContext:
         self._renew_token()
@@ -379,5 +390,11 @@ class Applier:
             lambda: position_store.set_consistent(self.session, self._channel, self.token)
         )
 
+    def abort(self) -> None:
+        """End all waiting and break the open connections. Another thread calls this."""
+        self.connection.abort()
+        self._copy_writers.abort()
+
     def close(self) -> None:
+        self._copy_writers.close()
         self.connection.close()

@@ -15,6 +15,7 @@ from spark_consumer.epochs.position import Position
 from spark_consumer.epochs.slices import Slice
 from spark_consumer.plan.causality import causality_of
 from spark_consumer.plan.plan import (
+    ApplyMode,
     SlicePlan,
     check_copied,
     plan_slice,
@@ -105,6 +106,10 @@ class Planner:
         plan = replace(plan, window=slice_.window)
         if row_by_row:
             return plan.row_by_row()
+        if slice_.is_copied and slice_.rows and not safe and slice_.window is None:
+            used = [table for table in plan.tables if table.mode is not ApplyMode.SKIP]
+            if all(table.any_order for table in used):
+                return replace(plan, copied=True)
         # Slices in safe mode, parts of an epoch, and rows of a DDL are applied in one transaction.
         if not self._in_parts or safe or slice_.window is not None or slice_.ddl is not None:
             return plan

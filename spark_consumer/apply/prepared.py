@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
+from operator import attrgetter
 
 import structlog
 
@@ -28,7 +29,15 @@ from spark_consumer.rows.ordered import (
     one_by_one,
     statements,
 )
-from spark_consumer.rows.results import Deletes, Inserts, OrderedChange, Result, TracedRow, UnwrittenCounts
+from spark_consumer.rows.results import (
+    CopiedRows,
+    Deletes,
+    Inserts,
+    OrderedChange,
+    Result,
+    TracedRow,
+    UnwrittenCounts,
+)
 from spark_consumer.rows.slice_rows import verify
 from spark_consumer.target.session import Flavor
 
@@ -117,11 +126,25 @@ class TableSteps:
 
 
 @dataclass(frozen=True)
+class CopiedStatement:
+    """An INSERT of rows of a copy.
+
+    Attributes:
+        deletes: DELETEs of the same rows, if some are there already.
+    """
+
+    table: TablePlan
+    insert: Statement
+    deletes: tuple[Statement, ...]
+
+
+@dataclass(frozen=True)
 class PreparedRows:
     """Rows that are written in the transaction that moves the position.
 
     Attributes:
         row_counts: the counts of the stages.
+        copied: rows of copies, which several connections write before that transaction.
         nontransactional: the changes of tables without transactions.
         events: the row changes of a slice that is applied row by row.
         directives: an operator's decisions about some of them.
@@ -131,6 +154,7 @@ class PreparedRows:
     slice_: Slice
     writes: Writes = field(default_factory=Writes)
     row_counts: RowCounts = NOTHING_COUNTED
+    copied: tuple[CopiedStatement, ...] = ()
     nontransactional: tuple[TableSteps, ...] = ()
     events: Mapping[EventId, Event] = field(default_factory=dict)
     directives: tuple[Directive, ...] = ()
@@ -148,12 +172,17 @@ class PreparedRows:
 
     @property
     def statements(self) -> int:
-        return self.writes.statements + self._beside.statements
+        return self.writes.statements + self._beside.statements + len(self.copied)
 
     @property
     def tables(self) -> dict[QualifiedName, TablePlan]:
-        """The downstream's tables to which it writes, by name."""
+        """The downstream's tables to which it writes in that transaction or beside it, by name."""
         return self.writes.tables | self._beside.tables
+
+    @property
+    def copied_tables(self) -> dict[QualifiedName, TablePlan]:
+        """The downstream's tables of ``copied``, by name."""
+        return {one.table.target_name: one.table for one in self.copied}
 
 
 @dataclass(frozen=True)
@@ -228,7 +257,23 @@ Prepared = SingleSlice | EpochByEpoch
 def assemble_slice(slice_: Slice, plan: SlicePlan, results: Sequence[Result]) -> PreparedRows:
     """Assemble the slice from the results of ``render``. Raises LogError if rows are missing or extra."""
     verify(slice_, results)
-    return sort_results(slice_, plan, results)
+    return copied_rows(slice_, plan, results) if plan.copied else sort_results(slice_, plan, results)
+
+
+def copied_rows(slice_: Slice, plan: SlicePlan, results: Sequence[Result]) -> PreparedRows:
+    """Return the INSERTs of rows of copies, about in the order of the rows' keys."""
+    found = sorted((one for one in results if isinstance(one, CopiedRows)), key=attrgetter("number"))
+    copied = tuple(
+        CopiedStatement(
+            plan.tables[one.table],
+            Statement(one.sql, one.rows),
+            tuple(Statement(sql, one.rows) for sql in one.deletes),
+        )
+        for one in found
+    )
+    merged = sum(one.rows for one in found) - len(found)
+    row_counts = RowCounts.of_plan(slice_, plan) + RowCounts(merged=merged)
+    return PreparedRows(slice_, row_counts=row_counts, copied=copied)
 
 
 def sort_results(slice_: Slice, plan: SlicePlan, results: Sequence[Result]) -> PreparedRows:
@@ -252,7 +297,7 @@ def sort_results(slice_: Slice, plan: SlicePlan, results: Sequence[Result]) -> P
     writes = Writes(merged(Deletes), merged(Inserts), ordered)
     own = [*ordered, *(step.statement for one in steps for step in one.steps)]
     row_counts = row_counts_of(slice_, plan, results, in_order, [replace(writes, ordered=tuple(own))])
-    return PreparedRows(slice_, writes, row_counts, steps, events)
+    return PreparedRows(slice_, writes, row_counts, nontransactional=steps, events=events)
 
 
 def steps_of(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Iterable
 from dataclasses import replace
 from functools import partial
 
@@ -10,7 +11,8 @@ import pymysql
 
 from schemas.counted import counted
 from schemas.errors import NOTHING_APPLIED, NOWHERE, DownstreamError, Where
-from spark_consumer.apply.prepared import Writes
+from schemas.tables import QualifiedName
+from spark_consumer.apply.prepared import CopiedStatement, Writes
 from spark_consumer.plan.plan import TablePlan
 from spark_consumer.plan.refusal import RowRefused, cut_values
 from spark_consumer.plan.statements import Statement
@@ -20,6 +22,8 @@ from spark_consumer.target.cascades import Cascades
 from spark_consumer.target.enum_zero import TRUNCATED, write_zeros
 from spark_consumer.target.server_errors import error_number, is_denied, is_lost, is_passing, message_of
 from spark_consumer.target.session import Session
+
+_DUPLICATE = 1062
 
 
 def write(session: Session, writes: Writes, where: Where) -> None:
@@ -48,6 +52,32 @@ def write(session: Session, writes: Writes, where: Where) -> None:
         if checks:
             with contextlib.suppress(pymysql.MySQLError, OSError):
                 session.execute("SET SESSION foreign_key_checks = 0")
+
+
+def write_copied(session: Session, copied: Iterable[CopiedStatement], where: Where) -> None:
+    """Insert rows of copies in the open transaction. Those that are there already are replaced by the same ones.
+
+    Raises:
+        DownstreamError: a statement was refused, also because another row has a unique value.
+    """
+    found: set[QualifiedName] = set()  # tables in which the last rows were there, so the next ones may be too
+    for one in copied:
+        name = one.table.target_name
+        if name in found and not _remove(session, one, where):
+            found.discard(name)
+        try:
+            _run(session, one.table, where, one.insert)
+        except RowRefused as refused:
+            if refused.__cause__ is None or error_number(refused.__cause__) != _DUPLICATE or name in found:
+                raise
+            found.add(name)
+            _remove(session, one, where)
+            _run(session, one.table, where, one.insert)
+
+
+def _remove(session: Session, one: CopiedStatement, where: Where) -> int:
+    """Delete rows of a copy, and return how many were there."""
+    return sum(_run(session, one.table, where, delete, may_miss=True) for delete in one.deletes)
 
 
 def privilege_error(error: BaseException, where: Where) -> DownstreamError:

@@ -87,6 +87,11 @@ class Slice:
         return tuple(OffsetRange(partition, *bounds[partition]) for partition in sorted(bounds))
 
     @property
+    def is_copied(self) -> bool:
+        """Whether its rows are all rows of copies, so that nothing changes between them."""
+        return all(logged.record.copy is not None for logged in self.epochs)
+
+    @property
     def window(self) -> tuple[int, int] | None:
         """The numbers of the epoch's rows that belong to the slice; None for all rows of its epochs."""
         return None
@@ -248,7 +253,7 @@ def cut(epochs: Sequence[LoggedEpoch], max_rows: int, max_bytes: int) -> Iterato
     """Yield slices with at most this many rows and bytes of binlog. A larger epoch or a DDL epoch is a slice by itself.
 
     So is the start of a table's copy, which is a DDL. The end of a copy ends a slice: what comes after it is applied
-    strictly again.
+    strictly again. Epochs of copies and others do not share a slice, so the rows of copies can be written in any order.
 
     The limit of bytes is needed because a slice is in memory until it is applied, and its rows may be large.
     """
@@ -258,7 +263,8 @@ def cut(epochs: Sequence[LoggedEpoch], max_rows: int, max_bytes: int) -> Iterato
     for logged in epochs:
         alone = logged.record.ddl is not None
         length, before = _binlog_bytes(before, logged.record), logged.record
-        if taken and (alone or rows + logged.record.rows > max_rows or size + length > max_bytes):
+        other = bool(taken) and (taken[-1].record.copy is None) != (logged.record.copy is None)
+        if taken and (alone or other or rows + logged.record.rows > max_rows or size + length > max_bytes):
             yield Slice(tuple(taken))
             taken, rows, size = [], 0, 0
         if alone:

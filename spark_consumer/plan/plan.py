@@ -74,6 +74,7 @@ class TablePlan:
         transactional: whether the table's engine has transactions.
         alone: for a table without transactions, whether each change must be confirmed before the next one is written,
             because several changes that are repeated from the first one on could conflict.
+        any_order: whether rows of a copy can be inserted in any order, many with one statement.
     """
 
     header: bytes
@@ -98,6 +99,7 @@ class TablePlan:
     triggers: bool = False
     transactional: bool = True
     alone: bool = False
+    any_order: bool = False
 
     @property
     def name(self) -> str:
@@ -143,6 +145,7 @@ class SlicePlan:
     Attributes:
         window: for a part of an epoch, the numbers of its rows; None for all rows that are read.
         causality: how the rows conflict, if several workers write them.
+        copied: whether there are only rows of copies, which may be inserted in any order, and again.
         traced: whether each row's result names its event.
         compacted: the headers of tables that are written row by row here and would be compacted otherwise.
     """
@@ -151,6 +154,7 @@ class SlicePlan:
     limits: Limits
     window: tuple[int, int] | None = None
     causality: Causality | None = None
+    copied: bool = False
     traced: bool = False
     compacted: frozenset[bytes] = frozenset()
 
@@ -319,13 +323,13 @@ def _plan_table(
         _check_repeatable(target, locator, place)
     # Triggers must run for the upstream's kinds of changes, not for DELETE and INSERT instead of UPDATE.
     apart = bool(extra or target.triggers) or not locator.sure
-    ordered = apart or target.in_family or partial or not rules.compact
+    ordered = apart or partial or not rules.compact
     # They would also lose values that an UPDATE's after image lacks. A DELETE needs only the key.
     ordered = ordered or bool(after and absent) or history or not transactional
     table = TablePlan(
         header,
         structure,
-        ApplyMode.ORDERED if ordered else ApplyMode.COMPACT,
+        ApplyMode.ORDERED if ordered or target.in_family else ApplyMode.COMPACT,
         name,
         tuple(name for name in names if name in after),
         target.in_family,
@@ -341,6 +345,8 @@ def _plan_table(
         acting=_acting(structure, target),
         transactional=transactional,
         alone=len(target.keys) > 1 or bool(target.triggers) or not structure.is_full,
+        # No foreign key acts when a row is inserted.
+        any_order=not ordered and not merged and locator.find is RowMatch.KEY,
     )
     # Report unsupported expressions here, not on an executor.
     _ = table.filter

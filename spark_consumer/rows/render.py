@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import compress
+from itertools import compress, islice
 from operator import itemgetter
 
 from zlib_ng.zlib_ng import crc32
@@ -24,6 +24,7 @@ from spark_consumer.rows.results import (
     ALWAYS,
     IF_MISSING,
     IF_THERE,
+    CopiedRows,
     Deletes,
     Inserts,
     OrderedChange,
@@ -38,7 +39,7 @@ from spark_consumer.target.row_locator import CurrentRowTest, RowMatch, RowMatch
 
 _EVENTS = {ord("c"): "insert", ord("r"): "insert", ord("u"): "update", ord("d"): "delete"}
 _HEADER = itemgetter(slice(0, HEADER_SIZE))
-_UPDATE, _DELETE = ord("u"), ord("d")
+_UPDATE, _DELETE, _READ = ord("u"), ord("d"), ord("r")
 
 
 class UnknownHeader(Exception):
@@ -72,6 +73,9 @@ def render(plan: SlicePlan, rows: RangeRows) -> Iterator[Result]:
     yield tally(values)
     values = all_widened(plan, values)
     tables = tables_of(plan)
+    if plan.copied:
+        yield from _copied(plan, tables, keys, values)
+        return
     apart = {header for header, table in tables.items() if table.plan.mode is not ApplyMode.COMPACT}
     if apart:
         headers = list(map(_HEADER, values))
@@ -95,6 +99,21 @@ def render(plan: SlicePlan, rows: RangeRows) -> Iterator[Result]:
     for table in tables.values():
         if table.plan.mode is ApplyMode.COMPACT:
             yield from table.statements(plan)
+
+
+def _copied(
+    plan: SlicePlan, tables: Mapping[bytes, TableRenderer], keys: Sequence[bytes], values: Sequence[bytes]
+) -> Iterator[Result]:
+    """Yield the INSERTs of rows of copies. Raises ValueError for another change."""
+    for key, value in zip(keys, values, strict=True):
+        if value[OP_AT] != _READ:
+            raise ValueError("the record is not a row of a copy")
+        table = tables[value[:HEADER_SIZE]]
+        table.gone.append((key, value))
+        table.written.append(value)
+    for table in tables.values():
+        if table.plan.mode is not ApplyMode.SKIP:
+            yield from table.copied(plan)
 
 
 def within(
@@ -175,6 +194,15 @@ class TableRenderer:
             # Another row that has a unique value now is changed later, so it is written again too.
             sql = b"REPLACE" + one.sql[len(b"INSERT") :] if self.plan.gives_way else one.sql
             yield Inserts(self.index, sql, one.rows)
+
+    def copied(self, plan: SlicePlan) -> Iterator[CopiedRows]:
+        """Yield the INSERTs of the table's rows of a copy."""
+        target, limits = self.plan.target, plan.limits
+        keys = map(self._of_key, [key for key, _ in self.gone])
+        rows = map(self.renderers.after, self.written)
+        for number, one in enumerate(merged_inserts(target, self.renderers.columns, rows, limits)):
+            deletes = merged_deletes(target, self.find_columns, islice(keys, one.rows), limits)
+            yield CopiedRows(self.index, number, one.sql, one.rows, tuple(delete.sql for delete in deletes))
 
     @cached_property
     def _by_key(self) -> bool:

@@ -51,6 +51,21 @@ class Inserts(NamedTuple):
     rows: int
 
 
+class CopiedRows(NamedTuple):
+    """An INSERT of ``rows`` rows of a copy.
+
+    Attributes:
+        number: its number among the table's in the partition.
+        deletes: DELETEs of the same rows, if some are there already.
+    """
+
+    table: int
+    number: int
+    sql: bytes
+    rows: int
+    deletes: tuple[bytes, ...]
+
+
 #: a change is made to a row that is there; a row that is missing is written
 IF_THERE, IF_MISSING = 1, 2
 ALWAYS = IF_THERE | IF_MISSING
@@ -151,6 +166,7 @@ Result = (
     | UnwrittenCounts
     | Deletes
     | Inserts
+    | CopiedRows
     | OrderedChange
     | TracedRow
     | RowToShare

@@ -105,7 +105,12 @@ class ConsumerSettings:
         ),
     ] = "batch"
     worker_count: Annotated[
-        int, Field(ge=1, le=256, description="number of connections that write, if consistency is worker")
+        int,
+        Field(
+            ge=1,
+            le=256,
+            description="number of connections that write, if consistency is worker; and that insert rows of copies",
+        ),
     ] = 4
     causality: Annotated[
         Literal["rows", "tables"],

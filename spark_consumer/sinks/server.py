@@ -161,7 +161,7 @@ class ServerSink:
         self._applier.move_to(position)
 
     def abort(self) -> None:
-        self._applier.connection.abort()
+        self._applier.abort()
 
     def record_end(self, error: TailraceError | None = None) -> None:
         if error is None:

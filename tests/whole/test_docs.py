@@ -137,7 +137,7 @@ def test_crash_points_are_those_of_the_code() -> None:
     table = ARCHITECTURE.partition("## kill -9")[2]
     named = set(
         re.findall(
-            r"`((?:relay|purge|publish|ddl|apply|nontransactional|worker|batch|copy)\.(?:before|after)\w*)`",
+            r"`((?:relay|purge|publish|ddl|apply|nontransactional|copied|worker|batch|copy)\.(?:before|after)\w*)`",
             table,
         )
     )

@@ -28,7 +28,17 @@ from tests.support.names import own_name
 
 pytestmark = pytest.mark.servers
 
-CRASHES = ("ddl.before", "ddl.after", "apply.before_commit", "apply.after_commit", "worker.after_commit", "")
+CRASHES = (
+    "ddl.before",
+    "ddl.after",
+    "apply.before_commit",
+    "apply.after_commit",
+    "worker.after_commit",
+    "copied.after_share",
+    "copied.after_share:2",
+    "copied.after_rows",
+    "",
+)
 BESIDE = ("nontransactional.after_mark", "nontransactional.after_row", "nontransactional.after_all")
 
 
@@ -422,6 +432,29 @@ def test_filters_leave_out_changes_and_no_rows(
     apply_log(filtered(config, db, *events, **expressions), log)
     rows = downstream.execute(f"SELECT id, n FROM {db}.plain")
     assert sorted(rows) == sorted(found)
+
+
+def test_rows_that_are_there_are_written_again_and_unique_values_of_others_stop_the_copy(
+    downstream: Database, db: str, config: ConsumerConfig
+) -> None:
+    log = MemoryLog()
+    structure = plain(db, "uniques")
+    begin(log, db, "uniques")
+    put(log, structure, row(1, 1), row(2, 2))
+    put(log, structure, row(2, 2), row(3, 3), row(4, 4), row(5, 5))
+    apply_log(replace(config, statement_rows=1, worker_count=1), log)
+    there = [(number, number) for number in range(1, 6)]
+    assert downstream.execute(f"SELECT id, n FROM {db}.uniques ORDER BY 1") == there
+    downstream.execute(f"INSERT INTO {db}.uniques VALUES (9, 7, NULL)")
+    put(log, structure, row(5, 5), row(6, 6), row(7, 7))
+    with pytest.raises(DownstreamError, match=r"TR604: .*1062 Duplicate entry '7' for key"):
+        apply_log(config, log)
+    # Another connection may have written the sixth row.
+    found = downstream.execute(f"SELECT id, n FROM {db}.uniques")
+    assert {*there, (9, 7)} <= set(found) <= {*there, (6, 6), (9, 7)}
+    downstream.execute(f"DELETE FROM {db}.uniques WHERE id = 9")
+    apply_log(config, log)
+    assert downstream.execute(f"SELECT id, n FROM {db}.uniques ORDER BY 1") == [*there, (6, 6), (7, 7)]
 
 
 def test_chunks_at_one_position_are_told_apart_in_tables_without_transactions(

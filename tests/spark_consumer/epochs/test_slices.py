@@ -59,10 +59,19 @@ def test_a_copy_starts_in_a_slice_of_its_own_and_its_end_ends_one() -> None:
 
     touched = TableTouched("d", "t", "", 1, 0, 0, incomplete=True)
     change = LoggedEpoch(replace(epoch_record(4, rows=1), tables=(touched,)), 4)
-    epochs = [logged(1), step(2, BEGIN, ddl=True), step(3, ROWS), change, step(5, END), logged(6), logged(7)]
-    found = list(cut(epochs, 100, 1 << 30))
-    assert [[e.record.epoch for e in slice_.epochs] for slice_ in found] == [[1], [2], [3, 4, 5], [6, 7]]
-    assert [bool(slice_.incomplete) for slice_ in found] == [False, False, True, False]
+    steps = [step(2, BEGIN, ddl=True), step(3, ROWS), change, step(5, ROWS), step(6, END), step(7, ROWS)]
+    found = list(cut([logged(1), *steps, logged(8), logged(9)], 100, 1 << 30))
+    assert [[e.record.epoch for e in slice_.epochs] for slice_ in found] == [
+        [1],
+        [2],
+        [3],
+        [4],
+        [5, 6],
+        [7],
+        [8, 9],
+    ]
+    assert [slice_.is_copied for slice_ in found] == [False, True, True, False, True, True, False]
+    assert [bool(slice_.incomplete) for slice_ in found] == [False, False, False, True, False, False, False]
 
 
 def test_a_part_of_an_epoch_knows_that_a_table_is_being_copied() -> None:
