@@ -32,11 +32,10 @@ import pymysql
 import structlog
 
 from schemas.crashpoints import reached
-from schemas.errors import DDL, EventId
+from schemas.errors import DDL, EventId, TailraceError
 from schemas.tables import QualifiedName
-from spark_consumer.apply import nontransactional
+from spark_consumer.apply import copied, nontransactional
 from spark_consumer.apply.connection import Connection
-from spark_consumer.apply.copied import CopyWriters
 from spark_consumer.apply.ddl.intent import DdlWork, PendingDdl
 from spark_consumer.apply.ddl.outcome import await_predecessor
 from spark_consumer.apply.ddl.run import DdlApplier
@@ -116,7 +115,7 @@ class Applier:
         self.connection = connection
         self._ledger, self._ddl, self._side_writes = state.ledger, ddl, side_writes
         self._worker_pool = worker_pool
-        self._copy_writers = CopyWriters(config)
+        self._copy_writers = copied.CopyWriters(config)
         self.position = state.position
         #: the fencing token under which it writes
         self.token = state.position.fencing_token
@@ -139,9 +138,14 @@ class Applier:
 
         Raises:
             DownstreamError, LogError: nothing is applied, except possibly some parts of ``PreparedParts``, and rows
-                of copies.
+                of copies; its ``applied`` says so.
         """
-        return self.connection.with_retries(lambda: self._apply_once(prepared))
+        try:
+            return self.connection.with_retries(lambda: self._apply_once(prepared))
+        except TailraceError as error:
+            if isinstance(prepared, PreparedRows) and prepared.copied:
+                raise error.but(applied=copied.APPLIED) from error.__cause__
+            raise
 
     def apply_planned(self, prepared: SingleSlice, replan: Callable[[], SingleSlice]) -> Applied:
         """Run ``apply``, and plan again if a table was altered in the meantime.

@@ -12,7 +12,6 @@ from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 
 from schemas.crashpoints import reached
-from schemas.errors import TailraceError
 from spark_consumer.apply.connection import Connection
 from spark_consumer.apply.prepared import CopiedStatement
 from spark_consumer.apply.tables import position_store
@@ -22,7 +21,8 @@ from spark_consumer.rules.config import ConsumerConfig
 from spark_consumer.target.session import Session, connect, transaction
 from spark_consumer.target.tables import lock_table
 
-_APPLIED = "some rows of the copy may be written; the next start writes them again, with the same result"
+#: for an error of a slice whose rows are written like this
+APPLIED = "some rows of the copy may be written; the next start writes them again, with the same result"
 
 
 class CopyWriters:
@@ -40,7 +40,7 @@ class CopyWriters:
             token: the consumer's fencing token.
 
         Raises:
-            DownstreamError, LogError: some of the rows may be written.
+            DownstreamError, LogError: some of the rows may be written (``APPLIED``).
         """
         count = min(self._config.worker_count, len(copied))
         while len(self._connections) < count:
@@ -49,9 +49,10 @@ class CopyWriters:
             self._threads.submit(self._write_share, connection, slice_, copied[number::count], token)
             for number, connection in enumerate(self._connections[:count])
         ]
+        # Each share ends before an error is raised.
         errors = [error for one in writing if (error := one.exception()) is not None]
-        for error in errors:
-            raise error.but(applied=_APPLIED) if isinstance(error, TailraceError) else error
+        if errors:
+            raise errors[0]
 
     def _write_share(
         self, connection: Connection, slice_: Slice, copied: Sequence[CopiedStatement], token: int

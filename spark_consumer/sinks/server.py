@@ -155,7 +155,8 @@ class ServerSink:
         found = named(error, prepared)
         if found is None and slice_.rows and isinstance(error, RowRefused):
             found = first_refused(self._applier.connection, self._in_one(slice_, row_by_row=True))
-        raise found or error from error
+        # The row was found in a transaction of its own, which does not know what the slice has left.
+        raise found.but(applied=error.applied) if found else error from error
 
     def move_to(self, position: Position) -> None:
         self._applier.move_to(position)
