@@ -242,6 +242,38 @@ def compile_renderers(
     )
 
 
+@lru_cache(maxsize=1024)
+def compile_copied(
+    structure: TableStructure, writable: tuple[str, ...], filled: Filled = ()
+) -> Callable[[bytes], tuple[int, bytes]]:
+    """Generate a function for rows of copies, whose value has no before image.
+
+    It returns the row's place in the log, as a number that grows with epoch and number, and the values of an INSERT in
+    parentheses. The arguments are those of ``compile_renderers``.
+    """
+    columns = structure.after_image
+    whole = "if p > len(v): raise EOFError('the row ends within a column')"
+    # Behind the after image: the union branch of `before`, then the number in the epoch, and the epoch.
+    place = [
+        "p += 1",
+        "n = v[p]; p += 1",
+        "if n > 127: n, p = read_more(v, p, n)",
+        "m = v[p]; p += 1",
+        "if m > 127: m, p = read_more(v, p, m)",
+    ]
+    values = _values(columns, set(writable), "s", filled)
+    body = [
+        f"p = {AFTER_AT + 1}",
+        *image_lines(columns, "s"),
+        *place,
+        whole,
+        f"return m << 40 | n, {values}",
+    ]
+    return compile_function(
+        "copied", "v", body, literal_names(structure.columns), f"<copied of {structure.name}>"
+    )
+
+
 def compile_literals(
     structure: TableStructure, wanted: tuple[str, ...], *, before: bool
 ) -> Callable[[bytes], tuple[bytes, ...]]:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
+from itertools import pairwise
 
 from schemas.crashpoints import reached
 from spark_consumer.apply.connection import Connection
@@ -45,9 +46,11 @@ class CopyWriters:
         count = min(self._config.worker_count, len(copied))
         while len(self._connections) < count:
             self._connections.append(Connection(self._config, connect(self._config.target)))
+        # Each connection writes rows that follow one another.
+        bounds = pairwise(len(copied) * number // count for number in range(count + 1))
         writing = [
-            self._threads.submit(self._write_share, connection, slice_, copied[number::count], token)
-            for number, connection in enumerate(self._connections[:count])
+            self._threads.submit(self._write_share, connection, slice_, copied[begin:end], token)
+            for connection, (begin, end) in zip(self._connections, bounds, strict=False)
         ]
         # Each share ends before an error is raised.
         errors = [error for one in writing if (error := one.exception()) is not None]

@@ -5,9 +5,9 @@ Rows that are already read are verified: they are exactly those of the epochs.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
-from operator import attrgetter
+from itertools import islice
 
 import structlog
 
@@ -21,7 +21,7 @@ from spark_consumer.epochs.slices import Slice
 from spark_consumer.plan.counters import NOTHING_COUNTED, RowCounts
 from spark_consumer.plan.plan import SlicePlan, TablePlan
 from spark_consumer.plan.refusal import Event, cut_values
-from spark_consumer.plan.statements import Statement
+from spark_consumer.plan.statements import Limits, Statement
 from spark_consumer.rows.ordered import (
     OrderedRow,
     OrderedStatement,
@@ -29,6 +29,7 @@ from spark_consumer.rows.ordered import (
     one_by_one,
     statements,
 )
+from spark_consumer.rows.render import TableRenderer
 from spark_consumer.rows.results import (
     CopiedRows,
     Deletes,
@@ -127,15 +128,17 @@ class TableSteps:
 
 @dataclass(frozen=True)
 class CopiedStatement:
-    """An INSERT of rows of a copy.
-
-    Attributes:
-        deletes: DELETEs of the same rows, if some are there already.
-    """
+    """An INSERT of rows of a copy, with their Kafka keys."""
 
     table: TablePlan
     insert: Statement
-    deletes: tuple[Statement, ...]
+    keys: Sequence[bytes]
+    limits: Limits
+
+    @property
+    def deletes(self) -> Iterator[Statement]:
+        """DELETEs of the same rows, if some are there already."""
+        return TableRenderer(0, self.table).copied_deletes(self.keys, self.limits)
 
 
 @dataclass(frozen=True)
@@ -261,19 +264,26 @@ def assemble_slice(slice_: Slice, plan: SlicePlan, results: Sequence[Result]) ->
 
 
 def copied_rows(slice_: Slice, plan: SlicePlan, results: Sequence[Result]) -> PreparedRows:
-    """Return the INSERTs of rows of copies, about in the order of the rows' keys."""
-    found = sorted((one for one in results if isinstance(one, CopiedRows)), key=attrgetter("number"))
-    copied = tuple(
-        CopiedStatement(
-            plan.tables[one.table],
-            Statement(one.sql, one.rows),
-            tuple(Statement(sql, one.rows) for sql in one.deletes),
+    """Return the INSERTs of rows of copies, of each table in the order of its key: the order of the log.
+
+    The key's hash has spread them over the partitions. In another order InnoDB would divide pages that are full.
+    """
+    found: dict[int, list[CopiedRows]] = {}
+    for one in results:
+        if isinstance(one, CopiedRows):
+            found.setdefault(one.table, []).append(one)
+    copied: list[CopiedStatement] = []
+    for index, parts in found.items():
+        table = plan.tables[index]
+        rows = sorted(row for one in parts for row in zip(one.places, one.values, one.keys, strict=True))
+        inserts = TableRenderer(index, table).copied_inserts((values for _, values, _ in rows), plan.limits)
+        keys = (key for _, _, key in rows)
+        copied += (
+            CopiedStatement(table, insert, list(islice(keys, insert.rows)), plan.limits) for insert in inserts
         )
-        for one in found
-    )
-    merged = sum(one.rows for one in found) - len(found)
+    merged = sum(one.insert.rows - 1 for one in copied)
     row_counts = RowCounts.of_plan(slice_, plan) + RowCounts(merged=merged)
-    return PreparedRows(slice_, row_counts=row_counts, copied=copied)
+    return PreparedRows(slice_, row_counts=row_counts, copied=tuple(copied))
 
 
 def sort_results(slice_: Slice, plan: SlicePlan, results: Sequence[Result]) -> PreparedRows:

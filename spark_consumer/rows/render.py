@@ -5,20 +5,27 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import compress, islice
+from itertools import compress
 from operator import itemgetter
 
 from zlib_ng.zlib_ng import crc32
 
 from schemas.errors import NOTHING_APPLIED, DownstreamError, Where
-from schemas.sql.literals import Render, Renderers, RowSource, compile_renderers, source_reader
+from schemas.sql.literals import (
+    Render,
+    Renderers,
+    RowSource,
+    compile_copied,
+    compile_renderers,
+    source_reader,
+)
 from schemas.structure import WrittenColumn
 from schemas.wire.avro_schema import KEY_CHANGE, OP_AT
 from schemas.wire.epoch import digest_of
 from schemas.wire.row_check import compile_check
 from schemas.wire.rows import HEADER_SIZE, widened
 from spark_consumer.plan.plan import ApplyMode, SlicePlan, TablePlan
-from spark_consumer.plan.statements import merged_deletes, merged_inserts
+from spark_consumer.plan.statements import Limits, Statement, merged_deletes, merged_inserts
 from spark_consumer.rows.compact import NetChanges, compact
 from spark_consumer.rows.results import (
     ALWAYS,
@@ -104,13 +111,11 @@ def render(plan: SlicePlan, rows: RangeRows) -> Iterator[Result]:
 def _copied(
     plan: SlicePlan, tables: Mapping[bytes, TableRenderer], keys: Sequence[bytes], values: Sequence[bytes]
 ) -> Iterator[Result]:
-    """Yield the INSERTs of rows of copies. Raises ValueError for another change."""
+    """Yield rows of copies. Raises ValueError for another change."""
     for key, value in zip(keys, values, strict=True):
         if value[OP_AT] != _READ:
             raise ValueError("the record is not a row of a copy")
-        table = tables[value[:HEADER_SIZE]]
-        table.gone.append((key, value))
-        table.written.append(value)
+        tables[value[:HEADER_SIZE]].gone.append((key, value))
     for table in tables.values():
         if table.plan.mode is not ApplyMode.SKIP:
             yield from table.copied(plan)
@@ -196,13 +201,21 @@ class TableRenderer:
             yield Inserts(self.index, sql, one.rows)
 
     def copied(self, plan: SlicePlan) -> Iterator[CopiedRows]:
-        """Yield the INSERTs of the table's rows of a copy."""
-        target, limits = self.plan.target, plan.limits
-        keys = map(self._of_key, [key for key, _ in self.gone])
-        rows = map(self.renderers.after, self.written)
-        for number, one in enumerate(merged_inserts(target, self.renderers.columns, rows, limits)):
-            deletes = merged_deletes(target, self.find_columns, islice(keys, one.rows), limits)
-            yield CopiedRows(self.index, number, one.sql, one.rows, tuple(delete.sql for delete in deletes))
+        """Yield the table's rows of a copy."""
+        rendered = compile_copied(self.plan.structure, self.plan.writable, self.plan.filled)
+        for begin in range(0, len(self.gone), plan.limits.max_rows):
+            rows = self.gone[begin : begin + plan.limits.max_rows]
+            found = [rendered(value) for _, value in rows]
+            places, values = [place for place, _ in found], [text for _, text in found]
+            yield CopiedRows(self.index, places, values, [key for key, _ in rows])
+
+    def copied_inserts(self, rows: Iterable[bytes], limits: Limits) -> Iterator[Statement]:
+        """Yield INSERTs of rows of a copy."""
+        return merged_inserts(self.plan.target, self.renderers.columns, rows, limits)
+
+    def copied_deletes(self, keys: Iterable[bytes], limits: Limits) -> Iterator[Statement]:
+        """Yield DELETEs of rows of a copy."""
+        return merged_deletes(self.plan.target, self.find_columns, map(self._of_key, keys), limits)
 
     @cached_property
     def _by_key(self) -> bool:

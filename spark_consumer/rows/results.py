@@ -52,18 +52,18 @@ class Inserts(NamedTuple):
 
 
 class CopiedRows(NamedTuple):
-    """An INSERT of ``rows`` rows of a copy.
+    """Rows of a copy.
 
     Attributes:
-        number: its number among the table's in the partition.
-        deletes: DELETEs of the same rows, if some are there already.
+        places: where each is in the log, as numbers that grow.
+        values: the values of an INSERT for each.
+        keys: the Kafka key of each.
     """
 
     table: int
-    number: int
-    sql: bytes
-    rows: int
-    deletes: tuple[bytes, ...]
+    places: list[int]
+    values: list[bytes]
+    keys: list[bytes]
 
 
 #: a change is made to a row that is there; a row that is missing is written
@@ -217,6 +217,8 @@ def _pieces(group: list[Result]) -> Iterator[pa.RecordBatch]:
 
 
 def _size(result: Result) -> int:
+    if type(result) is CopiedRows:
+        return sum(map(len, result.values)) + sum(map(len, result.keys))
     size = 0
     for field in result.change if type(result) is ChangeToShare else result:
         if type(field) is bytes:
