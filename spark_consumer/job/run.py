@@ -22,6 +22,7 @@ from spark_consumer.epochs.stop_condition import StopCondition, stop_condition_o
 from spark_consumer.epochs.tracker import SEED_DDL, open_stream, track
 from spark_consumer.job.batches import BatchRunner
 from spark_consumer.job.checkpoint import Checkpoint, in_use
+from spark_consumer.job.driver_worker import is_awaited_in_vain
 from spark_consumer.job.progress import Counters
 from spark_consumer.job.spark import JVM_TIMEOUT, JvmLost, jvm_end, lost
 from spark_consumer.job.warm_up import warm_up
@@ -33,6 +34,7 @@ from spark_consumer.sinks.sink import Sink
 # Epochs of one micro-batch. It only limits memory: a stop waits for a slice, not for the micro-batch.
 _MAX_EPOCHS = 500
 _POLL = 0.05
+_LOOK = 5.0  # seconds between two looks at a query that has no batch yet
 _MOMENT = 1.0  # seconds
 _COMMIT_TIMEOUT = 5.0
 _T = TypeVar("_T")
@@ -204,16 +206,26 @@ class Queries:
         except Exception as error:
             # Part of the checkpoint is read before the query exists.
             return error
-        while query.isActive and not self._runner.ended:
-            self._stop.wait(_POLL)
+        dead = self._await_end(query)
         self._finish_batch(query)
         self._await_commit(query)
-        failure: Any = query.exception()
+        failure: Any = dead or query.exception()
         with suppress(Exception):
             query.stop()
         return (
             None if self._runner.ended else (failure or SparkFailed("TR556", "the query ended unexpectedly"))
         )
+
+    def _await_end(self, query: Any) -> SparkFailed | None:
+        """Wait until the query or the run ends. Returns the failure of a query that would wait for a dead process."""
+        look = time.monotonic() + _LOOK
+        while query.isActive and not self._runner.ended:
+            self._stop.wait(_POLL)
+            if self._runner.finished < 0 and not self._runner.busy and time.monotonic() > look:
+                if query.status["isTriggerActive"] and is_awaited_in_vain(self._spark):
+                    return SparkFailed("TR556", "Spark's driver worker died at its start", retryable=True)
+                look = time.monotonic() + _LOOK
+        return None
 
     def _finish_batch(self, query: Any) -> None:
         """Wait for the current batch, because stopping the query would cancel its jobs; a stop limits the wait."""
