@@ -17,8 +17,10 @@ from dataclasses import dataclass, field, replace
 from producer.copy.requests import CopyRequest
 from producer.copy.state import (
     COMPLETE_KEY,
+    COMPLETED_KEY,
     PLAN_KEY,
     REPLICATED_KEY,
+    CompleteCopies,
     Plan,
     Replicated,
     Step,
@@ -233,12 +235,14 @@ class Copies:
         self._replicated = Replicated.decode(replicated) if replicated is not None else None
         self._known = known
         complete = stored.get(COMPLETE_KEY)
-        self._complete = Plan.decode(complete).copy if complete is not None else None
+        self._complete = Plan.decode(complete) if complete is not None else None
+        completed = stored.get(COMPLETED_KEY)
+        self._completed = CompleteCopies.decode(completed) if completed is not None else CompleteCopies()
         states = {name: state.interrupted() for name, state in tables.items()}
         self._tables = {name: _Table(state, lower=state.upper) for name, state in states.items()}
         self._hold: _Hold | None = None
         self._plan_table = _Table(TableCopy(""))
-        self._boundary, self._most = last, most
+        self._boundary, self._most, self._began = last, most, -1
         self._waiting: deque[Answer] = deque()
         self._size = 0
         self._lock = threading.Condition()
@@ -653,6 +657,11 @@ class Copies:
         assert self._plan is not None
         return replace(self._plan, is_complete=self._plan.is_complete and not found.refused)
 
+    def begins(self, plan: Plan) -> CompleteCopy:
+        """A copy of everything begins with the next epoch."""
+        self._began = self.next_epoch
+        return CompleteCopy(plan.copy, ended=False)
+
     def planned(self, found: TablesFound) -> tuple[TrackedRecord, ...]:
         """The list of tables goes into the log. Returns the records that change."""
         plan = self.plan_with(found)
@@ -661,9 +670,9 @@ class Copies:
             self._plan = None if is_done else replace(plan, tables=(), again=plan.is_complete, objects=True)
             records: list[TrackedRecord] = [(PLAN_KEY, self._plan.encode() if self._plan else None)]
             if plan.is_complete:
-                self._complete = plan.copy
-                records.append((COMPLETE_KEY, plan.encode()))
-            elif self._complete == plan.copy:
+                self._complete = replace(plan, began=self._began)
+                records.append((COMPLETE_KEY, self._complete.encode()))
+            elif self._complete is not None and self._complete.copy == plan.copy:
                 records += self._gives_up_complete()
             self._plan_table.begins_anew()
             wanted = TableFilter(plan.tables)
@@ -697,12 +706,16 @@ class Copies:
             self._plan = None
         return ((PLAN_KEY, None),)
 
-    def completed(self) -> CompleteCopy | None:
-        """The complete copy that has come to its end; ``COMPLETE_KEY`` goes with the epoch that says so."""
+    def completed(self) -> tuple[CompleteCopy, tuple[TrackedRecord, ...]] | None:
+        """The complete copy that has come to its end, and the records that change with the epoch that says so."""
         if self._complete is None or self.are_running:
             return None
-        copy, self._complete = self._complete, None
-        return CompleteCopy(copy, ended=True)
+        plan, self._complete = self._complete, None
+        self._completed = self._completed.with_one_of(plan.began)
+        return CompleteCopy(plan.copy, ended=True), (
+            (COMPLETE_KEY, None),
+            (COMPLETED_KEY, self._completed.encode()),
+        )
 
     def advanced(self, name: QualifiedName, state: TableCopy) -> tuple[TrackedRecord, ...]:
         """A table's copy goes on in the log. Returns the record that changes."""

@@ -16,13 +16,13 @@ from producer.copy.copies import (
     TableFound,
     TablesFound,
 )
-from producer.copy.state import COMPLETE_KEY, Plan, Step
+from producer.copy.state import Plan, Step
 from producer.decode.epoch_stream import EpochStream
 from producer.decode.event_decoder import CopiedRows
 from producer.epochs.open_epoch import SealedEpoch
 from schemas.ddl.classify import classify
 from schemas.tables import QualifiedName
-from schemas.wire.epoch import CompleteCopy, CopyStep, SchemaChanged
+from schemas.wire.epoch import CopyStep, SchemaChanged
 
 
 def copy_epochs(copies: Copies, stream: EpochStream) -> Iterator[SealedEpoch]:
@@ -32,7 +32,7 @@ def copy_epochs(copies: Copies, stream: EpochStream) -> Iterator[SealedEpoch]:
             copies.written(epoch.record)
             yield epoch
     if (complete := copies.completed()) is not None:
-        epoch = stream.insert(tracked=((COMPLETE_KEY, None),), complete=complete)
+        epoch = stream.insert(complete=complete[0], tracked=complete[1])
         copies.written(epoch.record)
         yield epoch
 
@@ -42,7 +42,7 @@ def _epochs(answer: Answer, copies: Copies, stream: EpochStream) -> Iterator[Sea
         case TablesFound():
             plan = copies.plan_with(answer)
             if plan.is_complete:
-                yield stream.insert(complete=CompleteCopy(plan.copy, ended=False))
+                yield stream.insert(complete=copies.begins(plan))
             for statement in _needed(answer.statements, plan):
                 yield stream.insert(ddl=statement)
             yield stream.insert(tracked=copies.planned(answer))

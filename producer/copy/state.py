@@ -170,6 +170,7 @@ class Plan:
         had: the log has the tables that all of these choose, and the others are new; if there are none, it has all
             tables if some are copied again, else no table.
         objects: whether the list of tables is in the log, and views and stored programs are not.
+        began: the number of the epoch with which a complete copy began; -1 before.
     """
 
     copy: str
@@ -178,6 +179,7 @@ class Plan:
     is_complete: bool = False
     had: tuple[Replicated, ...] = ()
     objects: bool = False
+    began: int = -1
 
     @property
     def has_new(self) -> bool:
@@ -212,7 +214,32 @@ class Plan:
             bool(data["is_complete"]),
             tuple(map(Replicated.of, data["had"])),
             bool(data["objects"]),
+            int(data["began"]),
         )
+
+
+@dataclass(frozen=True)
+class CompleteCopies:
+    """The complete copies that have come to their end.
+
+    Attributes:
+        began: the numbers of the epochs with which they began, in their order; only so many of the last ones.
+    """
+
+    began: tuple[int, ...] = ()
+
+    def with_one_of(self, began: int) -> CompleteCopies:
+        """The same with one that began with an epoch."""
+        return CompleteCopies((*self.began, began)[-_MOST_COMPLETE:])
+
+    def encode(self) -> bytes:
+        """Its record."""
+        return json.dumps(asdict(self)).encode()
+
+    @classmethod
+    def decode(cls, record: bytes) -> CompleteCopies:
+        """The inverse of ``encode``. Raises ValueError, LookupError, TypeError for what is none."""
+        return cls(tuple(map(int, json.loads(record)["began"])))
 
 
 _COPY = "copy"
@@ -221,6 +248,9 @@ PLAN_KEY = b'["copy","",""]'
 REPLICATED_KEY = b'["copy","","replicated"]'
 #: the key of the plan of a complete copy, from when its tables are in the log until all of them are copied
 COMPLETE_KEY = b'["copy","","complete"]'
+#: the key of ``CompleteCopies``
+COMPLETED_KEY = b'["copy","","completed"]'
+_MOST_COMPLETE = 100
 # The families of statements that create what the last step of a first copy brings.
 _OBJECTS = frozenset({"views", "routines", "triggers", "events"})
 
@@ -237,9 +267,10 @@ def check_record(key: bytes, record: bytes) -> bool:
         return False
     if name[0] != _COPY or not all(isinstance(part, str) for part in name):
         raise ValueError(f"its key is {key[:100]!r}")
-    kinds: dict[bytes, type[Plan | Replicated]] = {
+    kinds: dict[bytes, type[Plan | Replicated | CompleteCopies]] = {
         PLAN_KEY: Plan,
         COMPLETE_KEY: Plan,
+        COMPLETED_KEY: CompleteCopies,
         REPLICATED_KEY: Replicated,
     }
     kinds.get(key, TableCopy).decode(record)
@@ -252,6 +283,6 @@ def load(stored: Mapping[bytes, bytes]) -> tuple[Plan | None, dict[QualifiedName
     for key, record in stored.items():
         if key == PLAN_KEY:
             plan = Plan.decode(record)
-        elif key not in (REPLICATED_KEY, COMPLETE_KEY) and len(name := json.loads(key)) == 3:
+        elif key not in (REPLICATED_KEY, COMPLETE_KEY, COMPLETED_KEY) and len(name := json.loads(key)) == 3:
             tables[name[1], name[2]] = TableCopy.decode(record)
     return plan, tables

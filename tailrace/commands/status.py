@@ -99,11 +99,16 @@ def _relay(table: Any, part: dict[str, Any]) -> None:
 
 
 def _kafka(table: Any, part: dict[str, Any]) -> None:
+    from tailrace.status.new_channels import NewChannels
+
     if _head(table, "kafka", part):
         epoch = "no epoch yet" if part["epoch"] is None else f"epoch {part['epoch']}"
         committed = f", committed upstream {part['commit_time']}" if part.get("commit_time") else ""
         table.add_row("", epoch + committed)
         table.add_row("", _at(part.get("file"), part.get("position"), part.get("gtids")))
+        if new := part["new_channels"]:
+            text = NewChannels(**new).text
+            table.add_row("", f"[dim]{text}[/]" if new["whole"] else f"[yellow]{text}[/]")
 
 
 def _copy(table: Any, part: dict[str, Any], *, is_producing: bool) -> None:

@@ -64,6 +64,7 @@ from tailrace.preflight.local import consumer_findings, folder_findings, relay_f
 from tailrace.preflight.loops import LoopFacts, loop_findings
 from tailrace.preflight.programs import read_programs
 from tailrace.preflight.upstream import UpstreamFacts, upstream_findings
+from tailrace.status.new_channels import NewChannels
 from tailrace.status.position import last_epoch
 
 _COLLATIONS = "SELECT collation_name FROM information_schema.collations WHERE collation_name IS NOT NULL"
@@ -177,16 +178,10 @@ def _of_new_channels(config: Config) -> list[Result]:
         copied, first = complete_copy(log), first_kept(log).record
     except TailraceError as error:
         return [NotChecked("kafka", "new_channels", error.message)]
-    if copied is not None:
-        what = f"a new channel begins with the complete copy after epoch {copied.record.epoch}"
-    elif first.epoch == 0:
-        what = "a new channel begins at the log's beginning"
-        if first.log_begins not in (ORIGIN, COPY):
-            what += ", and needs a copy of the tables as they were there"
-    else:
-        what = f"the log starts with epoch {first.epoch}, and no complete copy is in it, so no new channel can begin"
-        return [Finding("warn", "kafka", "new_channels", what, "run `tailrace copy --all`")]
-    return [Finding("ok", "kafka", "new_channels", what)]
+    found = NewChannels.of(first, copied.record.epoch if copied is not None else None)
+    if found.begin is None:
+        return [Finding("warn", "kafka", "new_channels", found.text, "run `tailrace copy --all`")]
+    return [Finding("ok", "kafka", "new_channels", found.text)]
 
 
 def _log_start(config: Config) -> tuple[str, str]:

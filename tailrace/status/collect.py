@@ -13,6 +13,8 @@ from schemas.errors import TailraceError
 from spark_consumer.apply.ddl.intent import intent_of
 from spark_consumer.apply.tables import audit, error_log, position_store, worker_info
 from spark_consumer.apply.tables.position_store import ChannelRow
+from spark_consumer.epochs.log_reader import LogReader
+from spark_consumer.epochs.start import first_kept
 from spark_consumer.plan.refusal import cut_values
 from tailrace import servers
 from tailrace.channels.files import files_channels
@@ -22,6 +24,7 @@ from tailrace.service.copy_progress import NO_COPY
 from tailrace.service.status_socket import CONSUMER, PRODUCER, query_status
 from tailrace.status.copies import LoggedCopies
 from tailrace.status.lag import OldestPending, is_comparable, lag
+from tailrace.status.new_channels import NewChannels
 from tailrace.status.position import last_epoch
 
 Part = dict[str, Any]
@@ -134,7 +137,7 @@ def kafka_part(config: Config) -> Part:
     last = last_epoch(config)
     part: Part = {"servers": config.kafka.bootstrap_servers, "topic": f"{config.kafka.prefix}.epochs"}
     if last is None:
-        return part | {"epoch": None, "log_id": None}
+        return part | {"epoch": None, "log_id": None, "new_channels": None}
     return part | {
         "log_id": last.log_id,
         "epoch": last.epoch,
@@ -145,11 +148,14 @@ def kafka_part(config: Config) -> Part:
         "position": last.source_pos,
         "commit_time": _moment(last.last_commit_ms),
         "published_time": _moment(last.published_ms),
+        "new_channels": None,
     }
 
 
 def _copy(config: Config, producer: Part | None, kafka: Part, channels: list[Part]) -> Part:
-    """Return how far copies are, and add to each channel which are not complete at its position; None: unknown.
+    """Return how far copies are. Add to each channel which are not complete at its position; None: unknown.
+
+    Add also from where a new channel could begin.
 
     Args:
         producer: its memory, which also knows the rate.
@@ -157,7 +163,9 @@ def _copy(config: Config, producer: Part | None, kafka: Part, channels: list[Par
     logged, part = LoggedCopies({}), dict.fromkeys(NO_COPY)
     try:
         if kafka.get("epoch") is not None:
-            logged = LoggedCopies.read(log_address(config.kafka))
+            log = log_address(config.kafka)
+            logged, first = LoggedCopies.read(log), first_kept(LogReader(log)).record
+            kafka["new_channels"] = NewChannels.of(first, logged.complete_after(first.epoch)).as_dict()
         part = logged.part() if "error" not in kafka else part | {"error": kafka["error"]}
     except TailraceError as error:
         part |= {"error": error.as_dict()}

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from producer.copy.progress import CopyProgress, incomplete_at
-from producer.copy.state import Plan, TableCopy, check_record, load
+from producer.copy.state import COMPLETED_KEY, CompleteCopies, Plan, TableCopy, check_record, load
 from schemas.tables import QualifiedName
 from schemas.wire.log_records import At, no_record
 from spark_consumer.epochs.log_reader import LogReader
@@ -27,6 +27,8 @@ class LoggedCopies:
         self._plan: Plan | None
         self._tables: dict[QualifiedName, TableCopy]
         self._plan, self._tables = load(records)
+        completed = records.get(COMPLETED_KEY)
+        self._complete = CompleteCopies() if completed is None else CompleteCopies.decode(completed)
 
     @classmethod
     def read(cls, log: LogAddress) -> LoggedCopies:
@@ -47,6 +49,10 @@ class LoggedCopies:
     def part(self) -> Part:
         """Return the part of the report."""
         return copy_part(CopyProgress.of(self._plan, self._tables))
+
+    def complete_after(self, epoch: int) -> int | None:
+        """Return the epoch with which the oldest complete copy began, of those that began at an epoch or later."""
+        return min((began for began in self._complete.began if began >= epoch), default=None)
 
     def incomplete_at(self, epoch: int) -> list[str]:
         """Return the tables whose copies are not complete at the end of an epoch."""

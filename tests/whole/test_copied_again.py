@@ -20,6 +20,7 @@ from schemas.access.server_url import ServerUrl
 from schemas.errors import ConfigError, LogError, RelayError, UpstreamError
 from schemas.wire.epoch import EpochCommitted
 from spark_consumer.epochs.log_reader import LogReader
+from spark_consumer.epochs.start import complete_copy, first_kept
 from spark_consumer.rules.config import ConsumerConfig, LogAddress
 from tailrace.request_copy import ask_for_copy, cancel_copies
 from tailrace.status.copies import LoggedCopies
@@ -206,6 +207,10 @@ def test_a_new_channel_begins_with_a_complete_copy(case: Case, downstream: Datab
         thread.join()
     case.catch_up()
     downstream.execute(f"DROP DATABASE {db}")
+    log = LogAddress(case.config.bootstrap_servers, case.config.prefix)
+    first, copied = first_kept(LogReader(log)).record.epoch, complete_copy(LogReader(log))
+    assert copied is not None
+    assert LoggedCopies.read(log).complete_after(first) == copied.record.epoch
     consume(replace(config, channel=f"{db}_new"))
     _assert_equal(case, downstream)
     assert sorted(downstream.execute(f"SELECT id FROM {db}.many")) == sorted(case.sql("SELECT id FROM many"))

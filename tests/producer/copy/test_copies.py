@@ -23,7 +23,7 @@ from producer.copy.copies import (
 from producer.copy.epochs import copy_epochs
 from producer.copy.progress import incomplete_at
 from producer.copy.requests import CopyRequest
-from producer.copy.state import PLAN_KEY, Plan, Step
+from producer.copy.state import COMPLETED_KEY, PLAN_KEY, CompleteCopies, Plan, Step
 from producer.decode.event_decoder import CopiedRows
 from producer.epochs.open_epoch import OpenEpoch, Records, SealedEpoch, TrackedRecord, seal
 from producer.structures.store import BinlogPosition
@@ -116,6 +116,9 @@ class Log:
         # What a channel reads: a complete copy, or what `Downstream.apply` takes.
         self.entries: list[CompleteCopy | tuple[CopyStep | None, Rows, list[Change]]] = []
         self.tracked: dict[bytes, bytes] = {}
+        # The epochs with which complete copies began, and which of these have come to their end.
+        self.began: dict[str, int] = {}
+        self.completed: list[int] = []
         if is_included:
             self.tracked[PLAN_KEY] = Plan("one").encode()
         self.copies = self.restarted()
@@ -200,6 +203,10 @@ class Log:
     ) -> SealedEpoch:
         if complete is not None:
             assert not (complete.ended and self.downstream.incomplete)
+            if complete.ended:
+                self.completed.append(self.began[complete.copy])
+            else:
+                self.began[complete.copy] = self.number
             self.entries.append(complete)
         copied: Any = rows.values(b"", 0, RelayPosition("", "", 0)) if rows else []
         self._apply(copy, dict(copied), [])
@@ -406,6 +413,7 @@ def test_the_log_leads_to_the_upstreams_rows(
     assert log.downstream.rows == upstream.states[-1]
     new = log.new_channel()
     assert new is not None
+    assert CompleteCopies.decode(log.tracked[COMPLETED_KEY]).began == tuple(log.completed)
     assert new.rows == upstream.states[-1]
 
 

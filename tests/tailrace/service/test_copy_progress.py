@@ -6,9 +6,11 @@ from dataclasses import replace
 from pathlib import Path
 
 from producer.copy.progress import CopyProgress, incomplete_at
-from producer.copy.state import PLAN_KEY, Plan, Step, TableCopy, topic_key
+from producer.copy.state import COMPLETED_KEY, PLAN_KEY, CompleteCopies, Plan, Step, TableCopy, topic_key
 from tailrace.service.copy_progress import NO_COPY, CopyMeter, copy_part, describe_copy, listed
 from tailrace.status.copies import LoggedCopies
+from tailrace.status.new_channels import NewChannels
+from tests.support.epochs.records import epoch_record
 
 DONE = TableCopy("one", Step.DONE, rows=70, estimate=100, ended=5)
 RUNNING = TableCopy("one", Step.RUNNING, incomplete=True, rows=20, estimate=50)
@@ -96,6 +98,25 @@ def test_records_of_the_log_tell_the_same() -> None:
     assert logged.part() == copy_part(CopyProgress.of(None, TABLES))
     assert logged.incomplete_at(5) == ["shop.b"]
     assert LoggedCopies({PLAN_KEY: Plan("one").encode()}).part()["running"]
+
+
+def test_from_where_a_new_channel_could_begin() -> None:
+    logged = LoggedCopies({COMPLETED_KEY: CompleteCopies((5, 9)).with_one_of(20).encode()})
+    assert [logged.complete_after(epoch) for epoch in (0, 5, 6, 20, 21)] == [5, 5, 9, 20, None]
+    first = epoch_record(0)
+    begins = [
+        NewChannels.of(replace(first, log_begins=why), copied)
+        for why in ("origin", "copy", "gtid")
+        for copied in (5, None)
+    ]
+    assert [(one.begin, one.epoch, one.whole) for one in begins] == [
+        *[("log", 0, True)] * 4,
+        ("copy", 5, True),
+        ("log", 0, False),
+    ]
+    lost = NewChannels.of(epoch_record(7), None)
+    assert lost.as_dict() == {"begin": None, "epoch": 7, "whole": False}
+    assert "no new channel can begin" in lost.text
 
 
 def test_the_document_has_each_field() -> None:

@@ -55,6 +55,7 @@ def test_memory_beside_stored(operator: Operator) -> None:
     report = status(operator)
     publisher = report["relay"]["memory"]["publisher"]
     assert publisher["epoch"] == report["kafka"]["epoch"]
+    assert report["kafka"]["new_channels"]["begin"] == "log"
     assert publisher["Seconds_behind_source"] == 0.0
 
     [socket] = operator.folder.rglob("producer.sock")
