@@ -185,11 +185,32 @@ def _channel(table: Any, channel: dict[str, Any]) -> None:
         table.add_row(
             "", f"[yellow]copies that are not complete at this position: {escape(listed(incomplete))}[/]"
         )
+    if validated := channel.get("validation"):
+        _validation(table, validated)
     if error := channel.get("error"):
         table.add_row("", f"[red]stopped at {error['at']}: {error['code']}[/]: {escape(error['what'])}")
         table.add_row("", f"[dim]{escape(error['where'])}  {escape(error['hint'])}[/]")
     if channel["ddl_in_doubt"]:
         table.add_row("", f"[yellow]a DDL has started: {escape(channel['ddl_in_doubt'])}[/]")
+
+
+def _validation(table: Any, part: dict[str, Any]) -> None:
+    """Add what `validate --follow` has proved."""
+    from rich.markup import escape
+
+    tables = ", ".join(
+        f"{counted(number, 'table')} {verdict}" for verdict, number in part["tables"].items() if number
+    )
+    table.add_row(
+        "  validated", f"up to epoch {part['epoch']}: {tables or 'no table yet'}  {part['updated']}"
+    )
+    table.add_row("", escape(part["gtids"]))
+    for found in part["not_equal"]:
+        if found["verdict"] == "different":
+            what = (
+                f"{counted(found['different'], 'row')} different" if found["different"] else found["problem"]
+            )
+            table.add_row("", f"[red]{escape(found['table'])}: {escape(what)}[/]")
 
 
 def _state(channel: dict[str, Any]) -> list[str]:

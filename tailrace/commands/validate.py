@@ -14,6 +14,7 @@ from tailrace.commands.options import DEFAULT_CONFIG, AsJson, Channel, ConfigFil
 
 if TYPE_CHECKING:
     from producer.run import ProducerConfig
+    from tailrace.config.model import Config
     from tailrace.validate import Report
 
 
@@ -32,6 +33,16 @@ def validate(
     repair: Annotated[
         bool, typer.Option("--repair", help="Copy tables with different rows again, and validate them again.")
     ] = False,
+    follow: Annotated[
+        bool,
+        typer.Option(
+            "--follow", help="Go on for ever: validate what each epoch changes, and all rows again."
+        ),
+    ] = False,
+    every: Annotated[
+        str,
+        typer.Option("--every", metavar="DURATION", help="With --follow: when all rows are validated again."),
+    ] = "24h",
     as_json: AsJson = False,
 ) -> None:
     """Prove every row of the channel's tables equal, while replication runs and both servers are written to.
@@ -42,12 +53,21 @@ def validate(
 
     --repair asks the producer for copies, as `tailrace copy` does, waits until the channel has them, and validates the
     tables again. It runs on the producer's machine.
+
+    --follow looks at the rows that each applied epoch changes a moment later, and at all rows of each table once in
+    --every. What it has proved, and what differs, is in `tailrace.validation` on the downstream and in `tailrace
+    status`. It ends with SIGTERM or Ctrl-C, and the next start goes on from there.
     """
     from schemas.errors import ExitCode
     from tailrace.assemble.settings import producer_config
     from tailrace.validate import validate as run
 
+    if follow and (table or where or repair or as_json):
+        raise typer.BadParameter("--follow validates all rows of all tables, and writes no JSON")
     loaded = read_config("validate", config)
+    if follow:
+        is_different = _follow(loaded, channel, _seconds(every), max_rows_per_s)
+        raise typer.Exit(ExitCode.DIVERGED if is_different else ExitCode.OK)
     ask = partial(_ask, producer_config(loaded)) if repair else None
     with nullcontext() if as_json else _progress() as show:
         report = run(loaded, channel, tuple(table or ()), where, max_rows_per_s, show, repair=ask)
@@ -56,6 +76,30 @@ def validate(
     else:
         _print(report)
     raise typer.Exit(ExitCode.DIVERGED if report.is_different else ExitCode.OK)
+
+
+def _seconds(text: str) -> float:
+    from schemas.settings import parse_duration
+
+    try:
+        seconds = parse_duration(text)
+    except ValueError as error:
+        raise typer.BadParameter(f"--every: {error}") from None
+    assert isinstance(seconds, float)
+    return seconds
+
+
+def _follow(config: Config, channel: str | None, every: float, max_rows_per_s: int) -> bool:
+    """Validate until a signal comes; returns whether something differs."""
+    from tailrace.service.lifecycle import run_until_signalled
+    from tailrace.validate import follow
+
+    found: list[Report] = []
+    with _progress() as show:
+        run_until_signalled(
+            lambda stop: found.append(follow(config, channel, stop, every, max_rows_per_s, show))
+        )
+    return any(report.is_different for report in found)
 
 
 def _ask(config: ProducerConfig, tables: Sequence[str]) -> None:

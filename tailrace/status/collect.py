@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections import Counter
 from collections.abc import Callable
 from datetime import UTC, datetime
 from functools import partial
@@ -11,8 +12,9 @@ from typing import Any
 
 from schemas.errors import TailraceError
 from spark_consumer.apply.ddl.intent import intent_of
-from spark_consumer.apply.tables import audit, error_log, position_store, worker_info
+from spark_consumer.apply.tables import audit, error_log, position_store, validation, worker_info
 from spark_consumer.apply.tables.position_store import ChannelRow
+from spark_consumer.apply.tables.validation import Validated
 from spark_consumer.epochs.log_reader import LogReader
 from spark_consumer.epochs.start import first_kept
 from spark_consumer.plan.refusal import cut_values
@@ -202,7 +204,7 @@ def downstream_part(config: Config) -> Part:
         ]
         counters, workers = audit.counters(query, prefix), worker_info.counts(query, prefix)
         commits, decided = audit.last_commits(query, prefix), error_log.used_counts(query, prefix)
-        errors = error_log.errors(query, prefix)
+        errors, validated = error_log.errors(query, prefix), validation.read(query, prefix)
         for channel in found:
             name = channel["channel"]
             channel["last_commit"] = _moment(commits.get(name, 0) * 1000)
@@ -211,6 +213,7 @@ def downstream_part(config: Config) -> Part:
             error = errors.get(name)
             channel["error"] = error and error | {"at": _moment(float(error["at"]) * 1000)}
             channel["decided"] = decided.get(name, 0)
+            channel["validation"] = _validation(validated.get(name, {}))
             channel["target"] = str(url)
     return {"server": str(url), "version": version, "channels": found, "others": others}
 
@@ -237,6 +240,25 @@ def _channel(row: ChannelRow) -> Part:
         "updated": row.updated.isoformat(timespec="milliseconds"),
         "last_commit": None,
         "stored": {**row.stored, "Executed_Gtid_Set": position.executed_gtids},
+    }
+
+
+def _validation(found: dict[str, Validated]) -> Part | None:
+    """Return what a validation that goes on has proved; None if there was none."""
+    own = found.pop("", None)
+    if own is None:
+        return None
+    verdicts = Counter(table.verdict for table in found.values())
+    return {
+        "epoch": own.position.epoch,
+        "gtids": own.position.executed,
+        "updated": _moment(own.at * 1000),
+        "changes": own.rows,
+        "different": own.different,
+        "pending": own.pending,
+        "oldest": _moment(min((table.at for table in found.values()), default=0) * 1000),
+        "tables": {name: verdicts[name] for name in ("equal", "different", "pending", "left out")},
+        "not_equal": [table.as_dict() for table in found.values() if table.verdict != "equal"],
     }
 
 

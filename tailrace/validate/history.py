@@ -2,20 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Set
+from collections.abc import Callable, Collection, Iterator, Mapping, Set
 from decimal import Decimal, InvalidOperation
+from itertools import takewhile
 from typing import Any
 
 from producer.copy.state import Plan, Step, TableCopy, load
 from schemas.tables import QualifiedName
 from schemas.wire.epoch import EpochCommitted, SchemaChanged
 from spark_consumer.epochs.log_reader import LogReader
+from spark_consumer.epochs.slices import LoggedEpoch
 from tailrace.compare.catalog import ComparedColumn
 from tailrace.reader.log import EpochReader
+from tailrace.reader.rows import Image
 from tailrace.validate.protocol import Key
 from tailrace.validate.tables import StructureChanged, TablePair
 
 _CODECS = {"utf8mb4": "utf-8", "utf8mb3": "utf-8", "utf8": "utf-8", "ascii": "ascii"}
+#: the codec of text that the log has as a string, but not of its control characters
+_WINDOWS = {"latin1": "cp1252"}
 _NUMBERS = {"tinyint", "smallint", "mediumint", "int", "bigint", "decimal", "float", "double"}
 _MOMENTS = {"date", "time", "datetime", "timestamp", "year"}
 
@@ -73,11 +78,38 @@ class History:
         self.check_structure(pair.concerns, pair.since)
         tables = pair.source_names
         moved: set[Key] = set()
-        for logged in self._log.epochs_after(offset):
-            if logged.record.epoch > last or len(moved) == len(keys):
+        for logged in self.epochs(offset, last):
+            if len(moved) == len(keys):
                 break
             moved |= self._touched(logged.record, pair, tables, set(keys) - moved)
         return moved
+
+    def has_next(self, offset: int) -> bool:
+        """Return whether the log still has everything behind an offset."""
+        return self._log.bounds()[0] <= offset + 1
+
+    def epochs(self, offset: int, last: int) -> Iterator[LoggedEpoch]:
+        """Yield the epochs behind an offset, up to number ``last``."""
+        return takewhile(lambda logged: logged.record.epoch <= last, self._log.epochs_after(offset))
+
+    def changed_keys(
+        self, epoch: EpochCommitted, pairs: Mapping[QualifiedName, TablePair]
+    ) -> Iterator[tuple[TablePair, Key]]:
+        """Yield the keys of the rows that an epoch changes, as servers send them, with the pair of their table.
+
+        Rows are left out if a part of their key cannot be written as servers do: FLOAT, DOUBLE, ENUM and SET.
+
+        Args:
+            pairs: the wanted tables with a common key, by their upstream names.
+        """
+        for row in self._reader.rows(epoch, lambda db, table: (db, table) in pairs):
+            pair = pairs[row.db, row.table]
+            for image in (row.before, row.after):
+                if image is not None:
+                    parts = map(_key_part, pair.sources[0].key, _key_values(pair, row.key, image))
+                    key = tuple(part for part in parts if part is not None)
+                    if len(key) == len(pair.sources[0].key):
+                        yield pair, key
 
     def check_structure(self, concerns: Callable[[SchemaChanged], bool], offset: int) -> None:
         """Raise StructureChanged if DDL behind an offset concerns a table; TRUNCATE changes rows only."""
@@ -128,15 +160,19 @@ class History:
         for row in self._reader.rows(epoch, lambda db, table: (db, table) in tables):
             for image in (row.before, row.after):
                 if image is not None:
-                    # An image may lack columns; the record's key has those that the producer's key has.
-                    names = {name.lower(): value for name, value in {**row.key, **image}.items()}
-                    parts = (names.get(column.name.lower(), _UNKNOWN) for column in columns)
-                    found |= _matching(wanted, tuple(map(_of_log, columns, parts)))
+                    values = _key_values(pair, row.key, image)
+                    found |= _matching(wanted, tuple(map(_of_log, columns, values)))
         return found
 
 
 #: stands for a part of a key that cannot be compared; it may be any value
 _UNKNOWN = object()
+
+
+def _key_values(pair: TablePair, key: Image, image: Image) -> list[Any]:
+    """Return the log's values of a key. An image may lack columns; the record's key has those of the producer's."""
+    names = {name.lower(): value for name, value in {**key, **image}.items()}
+    return [names.get(column.name.lower(), _UNKNOWN) for column in pair.sources[0].key]
 
 
 def _matching(wanted: dict[tuple[Any, ...], set[Key]], key: tuple[Any, ...]) -> set[Key]:
@@ -186,3 +222,20 @@ def _of_log(column: ComparedColumn, value: Any) -> Any:
         return _UNKNOWN
     data = value if isinstance(value, bytes) else str(value).encode(_CODECS[column.charset], "replace")
     return data.rstrip(b" ")
+
+
+def _key_part(column: ComparedColumn, value: Any) -> bytes | None:
+    """Return a key's part of the log as a server sends it; None if that is not certain."""
+    kind = column.data_type
+    if value is _UNKNOWN or value is None or column.members or kind in ("float", "double"):
+        return None
+    if isinstance(value, bytes):
+        return value  # in the column's character set
+    if kind in _NUMBERS:
+        return f"{Decimal(value):f}".encode()
+    if kind in _MOMENTS or value.isascii():
+        return str(value).encode()
+    try:
+        return str(value).encode(_CODECS.get(column.charset) or _WINDOWS[column.charset])
+    except (LookupError, UnicodeEncodeError):
+        return None

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping, Set
 from dataclasses import dataclass, field
+from itertools import islice
 from typing import Any, Literal
 
 from schemas.counted import counted
+from tailrace.validate.protocol import Key
 
 #: how many rows of each table are listed; further ones are only counted
 MAX_KEYS = 20
@@ -19,10 +22,9 @@ class TableReport:
 
     Attributes:
         rows, chunks: what was read of it so far, on the upstream.
-        different: number of rows proved different.
+        differing: the rows proved different, as text, by their keys.
+        undecided: keys of rows that changed in each look, or for which the channel was too slow.
         repaired: number of rows that were different before the table was copied again.
-        pending: number of rows that changed in each look, or for which the channel was too slow.
-        keys: the first different rows.
         problem: why the table as a whole is not equal, or not known to be; empty if only rows decide.
         whole: what ``problem`` makes of the table.
         more: whether reading ended early, because very many rows differ.
@@ -31,13 +33,25 @@ class TableReport:
     table: str
     rows: int = 0
     chunks: int = 0
-    different: int = 0
+    differing: dict[Key, str] = field(default_factory=dict)
+    undecided: set[Key] = field(default_factory=set)
     repaired: int = 0
-    pending: int = 0
-    keys: list[str] = field(default_factory=list)
     problem: str = ""
     whole: Verdict = "equal"
     more: bool = False
+
+    @property
+    def different(self) -> int:
+        return len(self.differing)
+
+    @property
+    def pending(self) -> int:
+        return len(self.undecided)
+
+    @property
+    def keys(self) -> list[str]:
+        """The first different rows."""
+        return list(islice(self.differing.values(), MAX_KEYS))
 
     @property
     def verdict(self) -> Verdict:
@@ -50,6 +64,19 @@ class TableReport:
         """Note what is true of the table as a whole."""
         self.problem, self.whole = problem, whole
 
+    def note(self, keys: Iterable[Key], different: Mapping[Key, str], undecided: Set[Key]) -> None:
+        """Note what was found of rows; those that are neither different nor undecided are equal."""
+        for key in keys:
+            self.differing.pop(key, None)
+            self.undecided.discard(key)
+        self.differing.update(different)
+        self.undecided |= undecided
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return plain data for ``--json``."""
+        names = ("table", "rows", "chunks", "different", "repaired", "pending", "keys", "problem", "more")
+        return {**{name: getattr(self, name) for name in names}, "verdict": self.verdict}
+
 
 @dataclass
 class Report:
@@ -58,12 +85,17 @@ class Report:
     Attributes:
         position: the channel's GTID set at the start; each row was proved at a position at or behind it.
         rows_estimated: number of rows to read, as the upstream guesses.
+        by_name: the tables by their names.
     """
 
     position: str = ""
     seconds: float = 0.0
     rows_estimated: int = 0
-    tables: list[TableReport] = field(default_factory=list)
+    by_name: dict[str, TableReport] = field(default_factory=dict)
+
+    @property
+    def tables(self) -> list[TableReport]:
+        return list(self.by_name.values())
 
     @property
     def is_different(self) -> bool:
@@ -96,7 +128,7 @@ class Report:
             "pending": self.pending,
             "position": self.position,
             "seconds": round(self.seconds, 3),
-            "tables": [_table_dict(table) for table in self.tables],
+            "tables": [table.as_dict() for table in self.tables],
         }
 
     def __str__(self) -> str:
@@ -106,8 +138,3 @@ class Report:
             if any(table.verdict == verdict for table in self.tables)
         ]
         return f"{counted(self.rows, 'row')}: {', '.join(found) or 'no tables'}"
-
-
-def _table_dict(table: TableReport) -> dict[str, Any]:
-    shown = {name: value for name, value in vars(table).items() if name != "whole"}
-    return {**shown, "verdict": table.verdict}

@@ -5,14 +5,19 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 from contextlib import closing
+from threading import Event
+
+import structlog
 
 from producer.upstream.connect import describe
-from schemas.errors import UpstreamError
+from schemas.errors import TailraceError, UpstreamError
 from spark_consumer.epochs.log_reader import LogReader
+from spark_consumer.target.session import connect
 from tailrace.config.addresses import log_address, source_url, target_url
 from tailrace.config.channels import server_channel
 from tailrace.config.model import Config
 from tailrace.reader.log import EpochReader
+from tailrace.validate.follower import Follower
 from tailrace.validate.history import History
 from tailrace.validate.result import Report
 from tailrace.validate.servers import Servers
@@ -23,7 +28,12 @@ AskForCopy = Callable[[Sequence[str]], object]
 
 #: seconds to wait for the channel to pass a position
 PATIENCE = 60.0
+# Rows that are not decided are looked at again soon.
+_PATIENCE_OF_FOLLOW = 10.0
 _LOOK = 0.5  # seconds between two looks at a copy
+_RETRY = 5.0  # seconds
+
+_log = structlog.get_logger()
 
 
 def validate(
@@ -67,6 +77,56 @@ def validate(
             _repair(run, servers, history, repair, patience)
         run.report.seconds = time.monotonic() - started
         return run.report
+
+
+def follow(
+    config: Config,
+    channel: str | None,
+    stop: Event,
+    every: float = 86_400.0,
+    max_rows_per_s: int = 0,
+    progress: Progress | None = None,
+) -> Report:
+    """Validate until ``stop`` is set: the rows that each epoch changes, and each table in full once in a time.
+
+    What is proved is in ``tailrace.validation``, from which another run goes on. An unreachable server is waited for.
+
+    Args:
+        every: seconds between two validations of a table in full.
+    """
+    channel = channel or config.consumer.channel
+    rules = server_channel(config, channel)
+    config = config.for_channel(channel)
+    log = log_address(config.kafka)
+    while True:
+        try:
+            with (
+                closing(
+                    Servers(source_url(config), target_url(config), rules.key, _PATIENCE_OF_FOLLOW)
+                ) as servers,
+                closing(connect(target_url(config))) as session,
+                EpochReader(log.bootstrap_servers, log.prefix, log.kafka_security) as reader,
+            ):
+                history = History(LogReader(log), reader)
+                _check_source(config, history)
+                follower = Follower(
+                    servers,
+                    history,
+                    rules,
+                    session,
+                    every,
+                    max_rows_per_s,
+                    stop,
+                    progress or (lambda report: None),
+                )
+                follower.run()
+                return follower.report
+        except TailraceError as error:
+            if not error.retryable:
+                raise
+            _log.warning("start_retry", reason=str(error))
+            if stop.wait(_RETRY):
+                return Report()
 
 
 def _repair(run: Validator, servers: Servers, history: History, ask: AskForCopy, patience: float) -> None:

@@ -49,6 +49,7 @@ class ChannelPosition:
         hidden: upstream tables that an online schema change builds, and that the downstream does not have.
         executed: the GTID set of everything that is applied.
         file, pos: the upstream's binlog position up to which everything is applied; None before the first epoch.
+        log_id: the id of the log.
     """
 
     epoch: int
@@ -58,6 +59,7 @@ class ChannelPosition:
     executed: str
     file: str | None
     pos: int | None
+    log_id: str
 
     @property
     def order(self) -> tuple[int, int]:
@@ -224,7 +226,7 @@ class PairSides:
     """One pair of tables on both servers: the protocol's ``Sides``."""
 
     def __init__(self, servers: Servers, history: History, pair: TablePair, where: str) -> None:
-        self._servers, self._history, self._pair = servers, history, pair
+        self._servers, self._history, self.pair = servers, history, pair
         self.above = TableReader(servers.upstream, pair.sources, pair, where)
         self.below = TableReader(servers.downstream, [pair.target], pair, where)
 
@@ -246,10 +248,10 @@ class PairSides:
     def touched(
         self, keys: Collection[Key], after: ChannelPosition, until: ChannelPosition
     ) -> Collection[Key]:
-        self._history.check_complete(self._pair.source_names, after.epoch)
+        self._history.check_complete(self.pair.source_names, after.epoch)
         # Everything that the downstream can show was in the log when it was read.
-        last = self._history.end() if self._pair.any_time or until.last is None else until.last
-        return self._history.touched(self._pair, keys, after.offset, last)
+        last = self._history.end() if self.pair.any_time or until.last is None else until.last
+        return self._history.touched(self.pair, keys, after.offset, last)
 
 
 def _behind(position: ChannelPosition) -> UpstreamError:
@@ -279,6 +281,7 @@ def _channel_position(row: ChannelRow) -> ChannelPosition:
         position.executed_gtids,
         position.source_log,
         position.source_pos,
+        position.log_id or "",
     )
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence, Set
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence, Set
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -19,8 +19,8 @@ from tailrace.compare.catalog import ComparedTable, Pairing, read_catalog
 from tailrace.compare.chunks import chunk_rows
 from tailrace.servers import rows
 from tailrace.validate.history import BeingCopied, History
-from tailrace.validate.protocol import BATCH, Key, Settled, chunk_suspects, settle
-from tailrace.validate.result import MAX_KEYS, Report, TableReport
+from tailrace.validate.protocol import BATCH, ROUNDS, Key, Settled, chunk_suspects, settle
+from tailrace.validate.result import Report, TableReport
 from tailrace.validate.servers import PairSides, Servers
 from tailrace.validate.tables import Chunk, Collations, StructureChanged, TablePair, TableReader, pair_tables
 
@@ -29,8 +29,8 @@ Progress = Callable[[Report], None]
 #: keys in question after which the rest of a table is not read
 _MOST_SUSPECTS = 20_000
 _STRUCTURE_ROUNDS = 3
-# A list of keys becomes a list of literals in a statement.
-_KEYS_OF_A_LIST = 1000
+#: keys that are looked up together; they become a list of literals in a statement
+KEYS_OF_A_LIST = 1000
 
 
 class Validator:
@@ -44,7 +44,9 @@ class Validator:
         where: str,
         max_rows_per_s: int,
         progress: Progress,
+        rounds: int = ROUNDS,
     ) -> None:
+        self._rounds = rounds
         self._servers, self._history, self._rules, self._where = servers, history, rules, where
         self._rate, self._progress = max_rows_per_s, progress
         self.report = Report()
@@ -60,7 +62,11 @@ class Validator:
         """The downstream's tables, ``db.table``."""
         return tuple(self._pairs)
 
-    def begin(self, only: Sequence[str]) -> None:
+    def goes_to(self, db: str, table: str) -> str:
+        """Return the downstream's table, ``db.table``, of an upstream table; empty if it is not replicated."""
+        return self._goes_to(db, table)
+
+    def begin(self, only: Sequence[str] = ()) -> None:
         """Read the tables of both servers, and find out which to validate: all, or some upstream tables."""
         servers = self._servers
         self._read_catalogs()
@@ -103,13 +109,10 @@ class Validator:
 
     def again(self, report: TableReport) -> None:
         """Validate a table anew that was copied again because rows were different."""
-        at = self.report.tables.index(report)
-        del self.report.tables[at]
         self._read_catalogs()
         self.table(report.table)
-        found = self.report.tables.pop()
+        found = self.report.by_name[report.table]
         found.repaired = max(0, report.different - found.different - found.pending)
-        self.report.tables.insert(at, found)
 
     def repairable(self, name: str) -> QualifiedName | str:
         """Return the upstream table of a downstream table that a copy may empty, or why none may."""
@@ -131,41 +134,43 @@ class Validator:
 
     def table(self, name: str) -> None:
         """Validate one downstream table, again from its start if DDL changes it meanwhile."""
-        sources = self._pairs[name]
         for _ in range(_STRUCTURE_ROUNDS):
-            report = TableReport(name)
-            self.report.tables.append(report)
+            report = self.report.by_name[name] = TableReport(name)
             try:
-                self._table(report, [source for source in sources if source in self._above])
+                if (pair := self.pair(report)) is not None:
+                    self._rows(report, pair)
                 return
             except BeingCopied:
                 report.set_problem("a copy of it is not complete", "pending")
                 return
             except StructureChanged as change:
                 report.set_problem(f"its structure changed meanwhile: {change}", "pending")
-                failed = self.report.tables.pop()
             self._read_catalogs()
-        self.report.tables.append(failed)
 
-    def _table(self, report: TableReport, sources: Sequence[str]) -> None:
+    def pair(self, report: TableReport) -> TablePair | None:
+        """Return a table's pair; None, with the reason noted, if its rows are not compared.
+
+        Raises StructureChanged or BeingCopied if that cannot be known now.
+        """
+        sources = self._sources(report.table)
         target = self._below.get(report.table)
         if not sources:
             report.set_problem("dropped meanwhile", "left out")
-            return
+            return None
         if reason := next(filter(None, map(self._left_out, sources)), ""):
             report.set_problem(reason, "left out")
-            return
-        tables = {(self._above[source].db, self._above[source].name) for source in sources}
+            return None
+        tables = self._source_names(report.table)
         position = self._servers.position()
         if tables <= position.hidden:
             report.set_problem("an online schema change builds it", "left out")
-            return
+            return None
         self._history.check_complete(tables, position.epoch)
         parents = _ancestors(self._parents, tables)
-        concerns = partial(_concerns, tables | parents, report.table, self._goes_to)
+        concerns = self.concerns(report.table)
         if target is None:
             self._structure_problem(report, concerns, "missing downstream")
-            return
+            return None
         pair = pair_tables(
             [self._above[source] for source in sources],
             target,
@@ -174,11 +179,20 @@ class Validator:
         )
         if isinstance(pair, str):
             self._structure_problem(report, concerns, pair)
-            return
+            return None
         any_time = (target.db, target.name) in self._any_time
-        self._rows(
-            report, replace(pair, any_time=any_time, parents=parents, since=self._since, concerns=concerns)
-        )
+        return replace(pair, any_time=any_time, parents=parents, since=self._since, concerns=concerns)
+
+    def concerns(self, name: str) -> Callable[[SchemaChanged], bool]:
+        """Return a function that tells whether DDL may change a table's structure or rows."""
+        tables = self._source_names(name)
+        return partial(_concerns, tables | _ancestors(self._parents, tables), name, self._goes_to)
+
+    def _sources(self, name: str) -> list[str]:
+        return [source for source in self._pairs.get(name, ()) if source in self._above]
+
+    def _source_names(self, name: str) -> set[QualifiedName]:
+        return {(self._above[source].db, self._above[source].name) for source in self._sources(name)}
 
     def _structure_problem(
         self, report: TableReport, concerns: Callable[[SchemaChanged], bool], problem: str
@@ -199,7 +213,7 @@ class Validator:
         return ""
 
     def _rows(self, report: TableReport, pair: TablePair) -> None:
-        sides = PairSides(self._servers, self._history, pair, self._where)
+        sides = self.sides(pair)
         suspects: set[Key] = set()
         for chunk, counts in _chunks(sides, self._servers, pair):
             number, found = chunk_suspects(sides, chunk)
@@ -207,23 +221,27 @@ class Validator:
             report.chunks += 1
             report.rows += number if counts else 0
             if len(suspects) >= BATCH:
-                self._settle(report, pair, sides, suspects)
+                self.settle(report, sides, suspects)
                 suspects = set()
             self._progress(self.report)
             self._slow_down(sides.above)
             if report.different + report.pending > _MOST_SUSPECTS:
                 report.more = True
                 break
-        self._settle(report, pair, sides, suspects)
+        self.settle(report, sides, suspects)
         self._progress(self.report)
 
-    def _settle(self, report: TableReport, pair: TablePair, sides: PairSides, suspects: set[Key]) -> None:
+    def sides(self, pair: TablePair) -> PairSides:
+        """Return both sides of a pair."""
+        return PairSides(self._servers, self._history, pair, self._where)
+
+    def settle(self, report: TableReport, sides: PairSides, suspects: Collection[Key]) -> None:
+        """Look at rows again until they are decided, or have moved in each round, and note what was found."""
         keys = sorted(suspects)
         for begin in range(0, len(keys), BATCH):
-            settled = settle(sides, keys[begin : begin + BATCH])
-            report.different += len(settled.different)
-            report.pending += len(settled.pending)
-            report.keys += _shown(pair, settled)[: MAX_KEYS - len(report.keys)]
+            some = keys[begin : begin + BATCH]
+            settled = settle(sides, some, self._rounds)
+            report.note(some, _shown(sides.pair, settled), settled.pending)
 
     def _slow_down(self, reader: TableReader) -> None:
         if self._rate:
@@ -279,13 +297,13 @@ def _ranges(sides: PairSides, servers: Servers, pair: TablePair) -> Iterator[Chu
 
 def _lists(reader: TableReader, table: ComparedTable) -> Iterator[Chunk]:
     low: Key | None = None
-    while keys := reader.keys_after(table, low, min(_KEYS_OF_A_LIST, chunk_rows(table))):
+    while keys := reader.keys_after(table, low, min(KEYS_OF_A_LIST, chunk_rows(table))):
         yield Chunk(keys=tuple(keys))
         low = keys[-1]
 
 
-def _shown(pair: TablePair, settled: Settled) -> list[str]:
-    shown = []
+def _shown(pair: TablePair, settled: Settled) -> dict[Key, str]:
+    shown = {}
     for key, (above, below) in sorted(settled.different.items()):
         kind = "different values" if above and below else "only upstream" if above else "only downstream"
         if pair.division == "whole":
@@ -293,7 +311,7 @@ def _shown(pair: TablePair, settled: Settled) -> list[str]:
             parts = [f"{c.name}={_value(v)}" for c, v in zip(columns, values, strict=True)]
         else:
             parts = [f"{c.name}={_value(v)}" for c, v in zip(pair.target.key, key, strict=True)]
-        shown.append(f"{', '.join(parts)[:300]}  {kind}")
+        shown[key] = f"{', '.join(parts)[:300]}  {kind}"
     return shown
 
 

@@ -2,7 +2,14 @@
 
 from __future__ import annotations
 
-from spark_consumer.apply.tables import audit, error_log, nontransactional_info, position_store, worker_info
+from spark_consumer.apply.tables import (
+    audit,
+    error_log,
+    nontransactional_info,
+    position_store,
+    validation,
+    worker_info,
+)
 from spark_consumer.rules.channel import ChannelKey
 from spark_consumer.target.session import Session, transaction
 
@@ -12,6 +19,7 @@ _TABLES = {
     "relay_log_info": position_store.TABLE,
     **audit.TABLES,
     **error_log.TABLES,
+    "validation": validation.TABLE,
 }
 
 
