@@ -96,6 +96,15 @@ class CommittedTopic:
             else:
                 return int(low), int(high)
 
+    def partitions(self) -> list[int]:
+        """Return the topic's partitions. Raises as ``bounds`` does."""
+        found = self._refusal.ends(
+            lambda seconds: self._consumer.list_topics(self._topic, timeout=seconds),
+            self._patience,
+            lambda: self._consumer.poll(0),
+        )
+        return list(found.topics[self._topic].partitions)
+
     def records(self, start: int | None = None) -> Iterator[Record]:
         """Yield the records of partition 0 from ``start`` (default: the first kept) to the present end.
 

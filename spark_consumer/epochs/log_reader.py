@@ -45,6 +45,11 @@ class LogReader:
         except LogError:
             return None
 
+    def has_first_rows(self) -> bool:
+        """Return whether nothing of the rows topic was deleted."""
+        with self._reading(self._log.rows_topic) as rows:
+            return all(rows.bounds(partition)[0] == 0 for partition in rows.partitions())
+
     def epochs(self, start: int | None = None) -> Iterator[LoggedEpoch]:
         """Yield the epochs from offset ``start`` (default: the first kept) to the current end of the log.
 

@@ -175,10 +175,11 @@ def _of_new_channels(config: Config) -> list[Result]:
     """Return from where a new channel could begin, as the topics are now."""
     log = LogReader(log_address(config.kafka))
     try:
-        copied, first = complete_copy(log), first_kept(log).record
+        copied, first, has_first_rows = complete_copy(log), first_kept(log).record, log.has_first_rows()
     except TailraceError as error:
         return [NotChecked("kafka", "new_channels", error.message)]
-    found = NewChannels.of(first, copied.record.epoch if copied is not None else None)
+    began = copied.record.epoch if copied is not None else None
+    found = NewChannels.of(first, began, has_first_rows=has_first_rows)
     if found.begin is None:
         return [Finding("warn", "kafka", "new_channels", found.text, "run `tailrace copy --all`")]
     return [Finding("ok", "kafka", "new_channels", found.text)]

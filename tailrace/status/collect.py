@@ -166,8 +166,10 @@ def _copy(config: Config, producer: Part | None, kafka: Part, channels: list[Par
     try:
         if kafka.get("epoch") is not None:
             log = log_address(config.kafka)
-            logged, first = LoggedCopies.read(log), first_kept(LogReader(log)).record
-            kafka["new_channels"] = NewChannels.of(first, logged.complete_after(first.epoch)).as_dict()
+            logged, reader = LoggedCopies.read(log), LogReader(log)
+            first, has_first_rows = first_kept(reader).record, reader.has_first_rows()
+            copied = logged.complete_after(first.epoch)
+            kafka["new_channels"] = NewChannels.of(first, copied, has_first_rows=has_first_rows).as_dict()
         part = logged.part() if "error" not in kafka else part | {"error": kafka["error"]}
     except TailraceError as error:
         part |= {"error": error.as_dict()}

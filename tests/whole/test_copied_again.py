@@ -211,6 +211,7 @@ def test_a_new_channel_begins_with_a_complete_copy(case: Case, downstream: Datab
     first, copied = first_kept(LogReader(log)).record.epoch, complete_copy(LogReader(log))
     assert copied is not None
     assert LoggedCopies.read(log).complete_after(first) == copied.record.epoch
+    assert not LogReader(log).has_first_rows()
     consume(replace(config, channel=f"{db}_new"))
     _assert_equal(case, downstream)
     assert sorted(downstream.execute(f"SELECT id FROM {db}.many")) == sorted(case.sql("SELECT id FROM many"))

@@ -28,9 +28,13 @@ class Log(LogReader):
     low: int = 0
     first_offset: int = 0
     more: int = field(default=0)  # offsets at the end without a record
+    first_rows: bool = True  # no rows are deleted
 
     def __post_init__(self) -> None:
         super().__init__(CONFIG)
+
+    def has_first_rows(self) -> bool:
+        return self.first_rows
 
     def bounds(self) -> tuple[int, int]:
         return self.low, self.first_offset + 2 * len(self.records) + self.more
@@ -169,7 +173,11 @@ def test_a_new_channel_begins_with_a_complete_copy(
     assert found.whole is (begin > 0)
     assert found.log_position.epoch == (begin or -1)
     assert resume_offset(Position.first(found), log) == (2 * begin + 1 if begin else 0)
-    assert channel_start(CONFIG, Log(with_copies(*steps, log_begins=ORIGIN))).log_position.epoch == -1
+    whole = with_copies(*steps, log_begins=ORIGIN)
+    assert channel_start(CONFIG, Log(whole)).log_position.epoch == -1
+    without_rows = channel_start(CONFIG, Log(whole, first_rows=False)).log_position.epoch
+    ended = [number for number, name, _ in steps if (name, True) in {step[1:] for step in steps}]
+    assert (without_rows >= 0) is bool(ended)
 
 
 # -- going on --------------------------------------------------------------------------------------

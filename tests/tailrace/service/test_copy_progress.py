@@ -105,7 +105,7 @@ def test_from_where_a_new_channel_could_begin() -> None:
     assert [logged.complete_after(epoch) for epoch in (0, 5, 6, 20, 21)] == [5, 5, 9, 20, None]
     first = epoch_record(0)
     begins = [
-        NewChannels.of(replace(first, log_begins=why), copied)
+        NewChannels.of(replace(first, log_begins=why), copied, has_first_rows=True)
         for why in ("origin", "copy", "gtid")
         for copied in (5, None)
     ]
@@ -114,8 +114,11 @@ def test_from_where_a_new_channel_could_begin() -> None:
         ("copy", 5, True),
         ("log", 0, False),
     ]
-    lost = NewChannels.of(epoch_record(7), None)
+    lost = NewChannels.of(epoch_record(7), None, has_first_rows=False)
     assert lost.as_dict() == {"begin": None, "epoch": 7, "whole": False}
+    # Rows may be deleted before epochs are.
+    begins = [NewChannels.of(replace(first, log_begins="origin"), c, has_first_rows=False) for c in (5, None)]
+    assert [(one.begin, one.whole) for one in begins] == [("copy", True), (None, False)]
     assert "no new channel can begin" in lost.text
 
 
