@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import threading
-from dataclasses import replace
 
 import structlog
 
+from producer.copy.cascades import Cascades
 from producer.copy.copies import Answer, ChunkRead, Copies, NothingFound, TableFound, TablesFound, Work
 from producer.copy.table_lock import NotVisible
 from producer.copy.throttle import Throttle
@@ -81,8 +81,8 @@ class Copier:
                     continue
                 try:
                     answer = reader.read(work)
-                except NeedsHold:
-                    self._read_held(reader, work, copies)
+                except NeedsHold as needed:
+                    self._read_held(reader, work, needed.cascades, copies)
                 except NotVisible:
                     copies.give_up(work)
                 except TailraceError as error:
@@ -105,13 +105,13 @@ class Copier:
         finally:
             reader.close()
 
-    def _read_held(self, reader: UpstreamReader, work: Work, copies: Copies) -> None:
-        """Read a table while the publisher stands still."""
-        boundary = copies.hold(work, self._stop)
-        if boundary is None:
+    def _read_held(self, reader: UpstreamReader, work: Work, cascades: Cascades, copies: Copies) -> None:
+        """Read a table, with the others of its circle, while the publisher stands still."""
+        held = copies.hold(work, cascades, self._stop)
+        if not held:
             return
         try:
-            reader.read_held(replace(work, base=boundary), copies, self._stop)
+            reader.read_held(held, copies, self._stop)
         except NotVisible:
             copies.break_off(work)
         except TailraceError as error:

@@ -11,9 +11,10 @@ from __future__ import annotations
 import threading
 import uuid
 from collections import deque
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
+from producer.copy.cascades import NO_CASCADES, Cascades, referred_tables
 from producer.copy.requests import CopyRequest
 from producer.copy.state import (
     COMPLETE_KEY,
@@ -36,8 +37,9 @@ from schemas.ddl.kinds import ClassifiedStatement
 from schemas.ddl.table_definition import TableDefinition
 from schemas.structure import TableStructure
 from schemas.tables import QualifiedName, TableFilter
+from schemas.wire.avro_schema import OP_BEHIND
 from schemas.wire.epoch import CompleteCopy, EpochCommitted, SchemaChanged
-from schemas.wire.rows import key_prefix
+from schemas.wire.rows import header_size, key_prefix
 
 #: makes whole values of rows' `after` bytes, given what each begins with, the number of the epoch, and where it ends
 RowValues = Callable[[list[bytes], bytes, int, RelayPosition], list[bytes]]
@@ -76,6 +78,7 @@ class Work:
             programs are to be read, else which tables there are.
         lower: SQL literals of the key columns: the rows above them are to be read; empty for the first ones.
         is_complete: without a table: whether it is to be found out which tables cannot be copied.
+        attempt: how often these rows were read in vain, because changes of other tables may have changed them.
     """
 
     name: QualifiedName
@@ -84,6 +87,7 @@ class Work:
     is_begun: bool
     lower: tuple[str, ...] = ()
     is_complete: bool = False
+    attempt: int = 0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -138,6 +142,7 @@ class TableFound(Answer):
         estimate: rows, as the upstream guesses.
         is_held: whether the publisher stands still until the rows are in the log.
         refused: why the table is not copied.
+        cascades: what changes its rows, and which rows its changes change, without a trace in the binlog.
     """
 
     ddl: SchemaChanged | None
@@ -145,6 +150,7 @@ class TableFound(Answer):
     estimate: int = 0
     is_held: bool = False
     refused: str = ""
+    cascades: Cascades = NO_CASCADES
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -170,16 +176,18 @@ class ChunkRead(Answer):
 
 @dataclass
 class _Hold:
-    """The publisher stands still for a table that is read at one position.
+    """The publisher stands still for tables that are read at one position.
 
     Attributes:
         boundary: where it stands; None while it does not.
         position: how far it may go on before it stands still again; None while the reader does not know.
+        begun: those of the tables whose begins are in the log.
     """
 
-    name: QualifiedName
+    names: frozenset[QualifiedName]
     boundary: Boundary | None = None
     position: BinlogPosition | None = None
+    begun: set[QualifiedName] = field(default_factory=set)
 
 
 @dataclass
@@ -194,6 +202,8 @@ class _Table:
         all_read: whether nothing is to be read until what was handed in is in the log.
         watched_from: the epoch behind which the keys of its changes are kept; None if they are not.
         changed_at: the last epoch in which rows were cut short by missing columns.
+        waits_for: the tables that have to be complete before it begins.
+        attempt: how often the next rows were read in vain.
     """
 
     state: TableCopy
@@ -203,6 +213,8 @@ class _Table:
     all_read: bool = False
     watched_from: int | None = None
     changed_at: int = -1
+    waits_for: frozenset[QualifiedName] = frozenset()
+    attempt: int = 0
 
     def begins_anew(self) -> None:
         """What was read is of no use; read again from where the log is."""
@@ -211,6 +223,7 @@ class _Table:
 
 
 _ALL: QualifiedName = ("", "")
+_DELETE = ord("d")
 
 
 class Copies:
@@ -238,8 +251,8 @@ class Copies:
         self._complete = Plan.decode(complete) if complete is not None else None
         completed = stored.get(COMPLETED_KEY)
         self._completed = CompleteCopies.decode(completed) if completed is not None else CompleteCopies()
-        states = {name: state.interrupted() for name, state in tables.items()}
-        self._tables = {name: _Table(state, lower=state.upper) for name, state in states.items()}
+        self._tables = {name: _Table(state) for name, state in tables.items()}
+        self._interrupt(tables)
         self._hold: _Hold | None = None
         self._plan_table = _Table(TableCopy(""))
         self._boundary, self._most, self._began = last, most, -1
@@ -250,6 +263,7 @@ class Copies:
         self._changed: deque[tuple[int, set[bytes]]] = deque()
         self._open: set[bytes] = set()
         self._prefixes: tuple[bytes, ...] = ()
+        self._parent_prefixes: tuple[bytes, ...] = ()
         self._has_rows = False
         self._incomplete = self._left_out = self._unknown = frozenset[QualifiedName]()
         self._settle()
@@ -276,7 +290,7 @@ class Copies:
                 return
             table = self._table(answer.work.name)
             table.reads_after = None
-            if self._hold is not None and self._hold.name == answer.work.name:
+            if self._is_held(answer.work.name):
                 table.all_read = True  # its reader goes on by itself
             elif isinstance(answer, ChunkRead):
                 table.lower, table.all_read = answer.upper, answer.is_last
@@ -292,38 +306,76 @@ class Copies:
             if self._is_of_use(work):
                 self._table(work.name).reads_after = None
 
-    def hold(self, work: Work, stop: threading.Event) -> Boundary | None:
-        """Let the publisher stand still at its next boundary, which is returned; None if nobody needs it any more."""
-        hold = _Hold(work.name)
+    def hold(self, work: Work, cascades: Cascades, stop: threading.Event) -> list[Work]:
+        """Let the publisher stand still at its next boundary, for a table and the others of its circle.
+
+        Returns what is to be read there; nothing if nobody needs it any more, or not yet.
+        """
+        hold = _Hold(cascades.circle | {work.name})
         with self._lock:
             while self._is_of_use(work) and not stop.is_set():
+                if self._must_wait(work.name, cascades):
+                    return []
                 self._hold = self._hold or hold
                 if self._hold is hold and hold.boundary is not None:
-                    return hold.boundary
+                    return self._held_work(hold, work, hold.boundary)
                 self._lock.wait(0.1)
-            self._release(work.name)
-            return None
+            if self._hold is hold:
+                self._give_up_hold()
+            return []
+
+    def _held_work(self, hold: _Hold, work: Work, base: Boundary) -> list[Work]:
+        found = [Work(work.name, work.run, base, is_begun=False)]
+        for name in sorted(hold.names - {work.name}):
+            # One that is whole is read with the others: the first of them has it copied again.
+            whole = TableCopy(self._tables[work.name].state.copy, Step.DONE, again=True)
+            table = self._tables.setdefault(name, _Table(whole))
+            table.begins_anew()
+            table.reads_after, table.all_read = base.epoch, True
+            found.append(Work(name, table.run, base, is_begun=False))
+        return found
 
     def go_on_to(self, work: Work, position: BinlogPosition) -> None:
-        """Let the publisher, which stands still, go on to a position, and stand there until the table is complete."""
+        """Let the publisher, which stands still, go on to a position, and stand there until the tables are complete."""
         with self._lock:
-            if self._hold is not None and self._hold.name == work.name:
+            if self._hold is not None and work.name in self._hold.names and self._is_of_use(work):
                 self._hold.position = position
 
     def break_off(self, work: Work) -> None:
         """What was read while the publisher stood still came to no end; read it anew."""
         with self._lock:
-            self._release(work.name)
             if self._is_of_use(work):
-                table = self._tables[work.name]
-                table.state = table.state.interrupted()
-                table.begins_anew()
-                self._settle()
+                if self._is_held(work.name):
+                    self._give_up_hold()
+                else:
+                    self._tables[work.name].begins_anew()
+
+    def _is_held(self, name: QualifiedName) -> bool:
+        return self._hold is not None and name in self._hold.names
 
     def _release(self, name: QualifiedName) -> None:
-        if self._hold is not None and self._hold.name == name:
-            self._hold = None
+        """A table is not read any more: the others for which the publisher stands still with it begin anew."""
+        if self._is_held(name):
+            self._give_up_hold()
+
+    def _give_up_hold(self) -> None:
+        hold, self._hold = self._hold, None
+        if hold is not None:
+            self._interrupt(hold.names)
+            self._settle()
             self._lock.notify_all()
+
+    def _interrupt(self, names: Collection[QualifiedName]) -> None:
+        """Tables were not read to the end: those that are read at one position, with their circles, begin anew."""
+        tables = [self._tables[name] for name in names if name in self._tables]
+        for table in tables:
+            table.state = table.state.interrupted()
+            table.begins_anew()
+        for table in tables:
+            circle = [self._tables[name].state for name in table.state.circle if name in self._tables]
+            if table.state.step is Step.DONE and any(one.lacks_changes for one in circle):
+                table.state = table.state.read_anew()
+                table.begins_anew()
 
     def _next_work(self) -> Work | None:
         if (plan := self._plan) is not None:
@@ -343,11 +395,25 @@ class Copies:
         # Definitions first: what waits for its begin is left out of the log.
         for name, table in sorted(idle, key=lambda one: one[1].state.step is Step.RUNNING):
             is_begun = table.state.step is Step.RUNNING
-            if is_begun and not self._watch(table):
+            if self._waits(table.waits_for) or (is_begun and not self._watch(table)):
                 continue
             table.reads_after = self._boundary.epoch
-            return Work(name, table.run, self._boundary, is_begun, table.lower)
+            return Work(name, table.run, self._boundary, is_begun, table.lower, attempt=table.attempt)
         return None
+
+    def _waits(self, names: Collection[QualifiedName]) -> bool:
+        """Whether some of these tables are not complete."""
+        return any(name in self._tables and self._tables[name].state.step is not Step.DONE for name in names)
+
+    def _must_wait(self, name: QualifiedName, cascades: Cascades) -> bool:
+        """Whether a table cannot begin yet; what was read of it is of no use then."""
+        table = self._tables[name]
+        table.waits_for = cascades.parents
+        if not self._waits(cascades.parents):
+            return False
+        self._release(name)
+        table.begins_anew()
+        return True
 
     @property
     def _waits_for_begin(self) -> bool:
@@ -406,6 +472,16 @@ class Copies:
         if self._prefixes:
             prefixes = self._prefixes
             self._open.update([key for key in records.keys if key.startswith(prefixes)])
+        if self._parent_prefixes:
+            # An UPDATE that changes the key is a DELETE and an INSERT here.
+            parents = self._parent_prefixes
+            self._open.update(
+                [
+                    key
+                    for key, value in zip(records.keys, records.values, strict=True)
+                    if key.startswith(parents) and value[header_size(value) + OP_BEHIND] == _DELETE
+                ]
+            )
 
     def leaves_out_rows(self, db: str, table: str) -> bool:
         """Whether a table's rows are left out of the log: its copy begins later, with nothing of it downstream."""
@@ -426,7 +502,7 @@ class Copies:
                 if name in self._tables:
                     self._tables[name].changed_at = record.epoch
             statements = [*epoch.left_out, *([record.ddl] if record.ddl is not None else [])]
-            tracked = dict(one for ddl in statements for one in self._meet(ddl))
+            tracked = dict(one for ddl in statements for one in (*self._meet(ddl), *self._meet_keys(ddl)))
             self._pass(record)
             return replace(epoch, tracked=(*epoch.tracked, *tracked.items())) if tracked else epoch
 
@@ -447,6 +523,8 @@ class Copies:
         # It may be possible to copy them now.
         refused = [name for name in names if name in self._tables and self._tables[name].state.refused]
         records += [self._drop(name) for name in refused]
+        for name in names:
+            self._release(name)
         met = [
             name for name in names if name in self._tables and self._tables[name].state.step is not Step.DONE
         ]
@@ -459,7 +537,6 @@ class Copies:
         states = [self._tables[name].state for name in met]
         again, incomplete = any(s.again for s in states), any(s.incomplete for s in states)
         for name in sorted(names):
-            self._release(name)
             old = self._tables.get(name)
             is_new = all(s.is_unknown for s in states)
             state = TableCopy(
@@ -469,10 +546,59 @@ class Copies:
                 is_frozen=any(s.is_frozen for s in states),
                 incomplete=incomplete,
                 ended=max(s.ended for s in states),
+                is_held=any(s.is_held for s in states),
+                parents=tuple({parent for s in states for parent in s.parents}),
+                circle=tuple({one for s in states for one in s.circle}),
             )
             self._tables[name] = _Table(state, run=old.run + 1 if old else 0)
             records.append((topic_key(name), state.encode()))
         self._settle()
+        return records
+
+    def _meet_keys(self, ddl: SchemaChanged) -> list[TrackedRecord]:
+        """DDL that may add foreign keys, or change the names of their tables."""
+        refers = referred_tables(ddl)
+        renamed = {
+            (t.db, t.table): (t.renamed_to_db or t.db, t.renamed_to) for t in ddl.tables if t.renamed_to
+        }
+        if not refers and not renamed:
+            return []
+        self._give_up_hold()
+        for table in self._tables.values():
+            if table.state.step is Step.WAITING:
+                table.begins_anew()  # what was read of foreign keys is old
+        records: list[TrackedRecord] = []
+        named = {(t.db, t.table) for t in ddl.tables} | set(renamed.values())
+        states = [self._tables[name].state for name in refers if name in self._tables]
+        above = {*refers, *renamed.values(), *(parent for state in states for parent in state.parents)}
+        below = [name for name, table in self._tables.items() if not named.isdisjoint(table.state.parents)]
+        for name in below:
+            table = self._tables[name]
+            parents = {*table.state.parents, *above} - {name}
+            table.state = replace(table.state, parents=tuple(sorted(parents)))
+            records.append((topic_key(name), table.state.encode()))
+        if any(state.lacks_changes for state in states):
+            records += self._freeze({*named, *below}, states[0].copy, None)
+        self._settle()
+        return records
+
+    def _freeze(
+        self, names: Collection[QualifiedName], copy: str, begins: QualifiedName | None
+    ) -> list[TrackedRecord]:
+        """Rows of these tables change from here on in ways that the log does not have: copy them again, behind it."""
+        records: list[TrackedRecord] = []
+        hold = self._hold
+        if hold is not None and begins not in hold.names and not hold.names.isdisjoint(names):
+            self._give_up_hold()
+        for name in sorted(names):
+            old = self._tables.get(name) or _Table(TableCopy(copy, Step.DONE))
+            if old.state.step is Step.WAITING and (old.state.is_frozen or old.state.is_unknown):
+                continue
+            # The run goes on if its reader waits for this with the publisher at a standstill.
+            table = old if self._is_held(name) else _Table(old.state, run=old.run + 1)
+            table.state = old.state.frozen()
+            self._tables[name] = table
+            records.append((topic_key(name), table.state.encode()))
         return records
 
     def _pass(self, epoch: EpochCommitted) -> None:
@@ -504,7 +630,8 @@ class Copies:
             if table.state.step is not Step.RUNNING:
                 table.watched_from = None
         watched = [name for name, table in tables if table.watched_from is not None]
-        self._prefixes = tuple(key_prefix(TableStructure(*name, ())) for name in watched)
+        parents = {parent for name in watched for parent in self._tables[name].state.parents}
+        self._prefixes, self._parent_prefixes = _prefixes(watched), _prefixes(parents)
 
     # -- what an operator asks for ---------------------------------------------------------------
 
@@ -643,10 +770,29 @@ class Copies:
                 self._lock.notify_all()
             if not self._is_of_use(answer.work):
                 continue
-            if self._table(name).changed_at > answer.work.base.epoch:
-                self._table(name).begins_anew()
-                continue
+            with self._lock:
+                if self._is_outdated(answer):
+                    continue
             yield answer
+
+    def _is_outdated(self, answer: Answer) -> bool:
+        """Whether something was read that has to be read again."""
+        name, base = answer.work.name, answer.work.base
+        if isinstance(answer, TableFound) and self._must_wait(name, answer.cascades):
+            return True
+        table = self._table(name)
+        if table.changed_at > base.epoch:
+            table.begins_anew()
+            return True
+        if not isinstance(answer, ChunkRead) or table.state.is_held or not table.state.parents:
+            return False
+        parents = _prefixes(table.state.parents)
+        if not any(key.startswith(parents) for key in self.changed_since(base)):
+            table.attempt = 0
+            return False
+        table.begins_anew()
+        table.attempt += 1
+        return True
 
     def changed_since(self, base: Boundary) -> set[bytes]:
         """The keys that changed after a boundary, of tables whose rows are read."""
@@ -721,14 +867,27 @@ class Copies:
         """A table's copy goes on in the log. Returns the record that changes."""
         with self._lock:
             table = self._tables[name]
-            if state.step is Step.DONE:
-                self._release(name)
-            elif state.step is not table.state.step:
+            if state.step is not table.state.step:
                 # The reader of a table for which the publisher stands still goes on by itself.
                 table.all_read, table.lower = state.is_held, state.upper
             table.state = state
+            if self._hold is not None and name in self._hold.names and not self._waits(self._hold.names):
+                self._hold = None
+                self._lock.notify_all()
             self._settle()
         return ((topic_key(name), state.encode()),)
+
+    def froze(self, found: TableFound) -> tuple[TrackedRecord, ...]:
+        """A table begins: those whose rows its changes change are copied again behind it. Returns what changes."""
+        name = found.work.name
+        names = (found.cascades.children | found.cascades.circle) - {name}
+        with self._lock:
+            if self._hold is not None and name in self._hold.names:
+                self._hold.begun.add(name)
+                names -= self._hold.begun
+            records = self._freeze(names, self._tables[name].state.copy, name)
+            self._settle()
+            return tuple(records)
 
     def forgotten(self, name: QualifiedName, refused: str = "") -> tuple[TrackedRecord, ...]:
         """There is no such table any more, or it is not copied, and why. Returns the record that changes."""
@@ -745,6 +904,11 @@ class Copies:
         """An epoch of a copy ended."""
         with self._lock:
             self._pass(epoch)
+
+
+def _prefixes(names: Iterable[QualifiedName]) -> tuple[bytes, ...]:
+    """How the keys of tables' rows begin."""
+    return tuple(key_prefix(TableStructure(*name, ())) for name in names)
 
 
 def _with_new_tables(plan: Plan | None, before: Replicated) -> Plan:

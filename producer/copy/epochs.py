@@ -75,19 +75,25 @@ def _needed(statements: Iterable[SchemaChanged], plan: Plan) -> Iterator[SchemaC
 
 def _begin(found: TableFound, copies: Copies, stream: EpochStream) -> SealedEpoch:
     name, old = found.work.name, copies.state(found.work.name)
+    # Rows may be there downstream although nobody has asked for another copy.
+    again = old.again or old.incomplete or old.step is Step.DONE
     state = replace(
         old,
         step=Step.RUNNING,
+        again=again,
         is_new=False,
         is_frozen=False,
         incomplete=True,
         is_held=found.is_held,
+        parents=tuple(sorted(found.cascades.parents)),
+        circle=tuple(sorted(found.cascades.circle)),
         upper=(),
         rows=0,
         estimate=found.estimate,
     )
-    step = CopyStep(old.copy, *name, "begin", old.again, None, None, found.estimate)
-    return stream.insert(step, copies.advanced(name, state), found.ddl, found.definition)
+    step = CopyStep(old.copy, *name, "begin", again, None, None, found.estimate)
+    tracked = (*copies.froze(found), *copies.advanced(name, state))
+    return stream.insert(step, tracked, found.ddl, found.definition)
 
 
 def _rows(chunk: ChunkRead, rows: CopiedRows, copies: Copies, stream: EpochStream) -> SealedEpoch:

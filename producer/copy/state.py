@@ -33,9 +33,11 @@ class TableCopy:
         again: whether the table may have rows downstream, which its begin then removes.
         is_new: whether the log has nothing of the table before its begin; its changes up to there are left out.
         is_frozen: whether its changes are left out up to its begin, although the log has it: a complete copy begins
-            before them.
+            before them, or a table is being copied whose changes change rows of it.
         incomplete: whether rows may be missing downstream, also while it waits for another begin.
         is_held: whether the publisher stands still while its rows are read, so that nothing changes in between.
+        parents: the tables whose changes change rows of it without a trace in the upstream's binlog.
+        circle: the tables that are read at one position with it, because they change each other's rows in this way.
         upper: SQL literals of the key columns of the last row that was copied; empty before the first.
         rows: copied so far.
         estimate: the upstream's estimate of all rows.
@@ -50,6 +52,8 @@ class TableCopy:
     is_frozen: bool = False
     incomplete: bool = False
     is_held: bool = False
+    parents: tuple[QualifiedName, ...] = ()
+    circle: tuple[QualifiedName, ...] = ()
     upper: tuple[str, ...] = ()
     rows: int = 0
     estimate: int = 0
@@ -78,11 +82,20 @@ class TableCopy:
             self.is_new or self.is_frozen or (self.is_held and self.incomplete)
         )
 
+    @property
+    def lacks_changes(self) -> bool:
+        """Whether the table's rows downstream, if there are any, are not those of the log's position."""
+        return self.step is not Step.DONE and (self.is_new or self.is_frozen or self.incomplete)
+
     def interrupted(self) -> TableCopy:
         """The same after the program was stopped: rows that are read at one position are read anew."""
-        if not self.is_held or self.step is not Step.RUNNING:
-            return self
-        return replace(self, step=Step.WAITING, again=True, is_new=False, upper=(), rows=0)
+        return self.read_anew() if self.is_held and self.step is Step.RUNNING else self
+
+    def read_anew(self) -> TableCopy:
+        """The same, to be read at one position once more."""
+        return replace(
+            self, step=Step.WAITING, again=True, is_new=False, incomplete=True, is_held=True, upper=(), rows=0
+        )
 
     def anew(self, plan: Plan) -> TableCopy:
         """The same, as a part of another copy. A copy that runs begins again; one of a new table is still its first."""
@@ -96,6 +109,23 @@ class TableCopy:
             incomplete=self.incomplete,
             is_held=self.is_held,
             ended=self.ended,
+            parents=self.parents,
+            circle=self.circle,
+        )
+
+    def frozen(self) -> TableCopy:
+        """The same, to be copied again behind the begin of a table whose changes change its rows."""
+        if self.is_unknown:
+            return self  # its changes are left out already, and nobody has rows of it
+        return TableCopy(
+            self.copy,
+            again=True,
+            is_frozen=True,
+            incomplete=self.incomplete,
+            is_held=self.is_held,
+            ended=self.ended,
+            parents=self.parents,
+            circle=self.circle,
         )
 
     def dropped(self, epoch: int, refused: str = "") -> TableCopy | None:
@@ -116,15 +146,23 @@ class TableCopy:
     def decode(cls, record: bytes) -> TableCopy:
         """The inverse of ``encode``. Raises ValueError, LookupError, TypeError for what is none."""
         data: dict[str, Any] = json.loads(record)
+        data |= {name: tuple(map(tuple, data[name])) for name in ("parents", "circle")}
         found = cls(**data | {"step": Step(data["step"]), "upper": tuple(data["upper"])})
         texts, flags = (
-            (found.copy, found.refused, *found.upper),
+            (
+                found.copy,
+                found.refused,
+                *found.upper,
+                *(part for name in (*found.parents, *found.circle) for part in name),
+            ),
             (found.again, found.is_new, found.is_frozen, found.incomplete, found.is_held),
         )
         numbers = (found.rows, found.estimate, found.ended)
         if not all(isinstance(text, str) for text in texts) or not all(type(n) is int for n in numbers):
             raise ValueError("a field of a table's copy has another type")
         if not all(type(flag) is bool for flag in flags):
+            raise ValueError("a field of a table's copy has another type")
+        if any(len(name) != 2 for name in (*found.parents, *found.circle)):
             raise ValueError("a field of a table's copy has another type")
         return found
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Iterable
 from contextlib import suppress
 from types import TracebackType
 from typing import Any
@@ -26,15 +27,15 @@ class NotVisible(Exception):
 
 
 class TableLock:
-    """``LOCK TABLES … READ`` on a connection of its own; given back when the block ends, or earlier.
+    """``LOCK TABLES … READ`` of some tables on a connection of its own; given back when the block ends, or earlier.
 
     Raises:
         NotVisible: others use the table; nothing is locked.
         UpstreamError, pymysql.MySQLError: the server cannot be reached, or refuses.
     """
 
-    def __init__(self, url: ServerUrl, name: QualifiedName) -> None:
-        self._url, self._name = url, name
+    def __init__(self, url: ServerUrl, names: Iterable[QualifiedName]) -> None:
+        self._url, self._names = url, names
         self._connection: Connection[Any] | None = None
 
     def __enter__(self) -> TableLock:
@@ -43,7 +44,7 @@ class TableLock:
         killer.start()
         try:
             query(connection, f"SET SESSION wait_timeout = {_LONGEST}")
-            query(connection, f"LOCK TABLES {quoted(*self._name)} READ")
+            query(connection, "LOCK TABLES " + ", ".join(f"{quoted(*name)} READ" for name in self._names))
         except pymysql.err.MySQLError as error:
             connection.close()
             if error.args and error.args[0] == _INTERRUPTED:

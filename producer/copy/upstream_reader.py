@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
@@ -19,6 +19,7 @@ import pymysql
 from pymysql.connections import Connection
 
 from producer.copy.bounds import bound_of, chunk_query, last_row_query, table_query
+from producer.copy.cascades import CHANGING, NO_CASCADES, Cascades, CascadingKey, cascades_of, hidden_parents
 from producer.copy.copies import (
     Answer,
     Boundary,
@@ -43,6 +44,7 @@ from relay_store.layout.directory import RelayPosition, file_number
 from schemas.access.server_url import ServerUrl
 from schemas.ddl.table_definition import TableDefinition
 from schemas.errors import TailraceError, UpstreamError, Where
+from schemas.letter_case import lowered
 from schemas.names import binlog_file
 from schemas.quote import quoted
 from schemas.structure import TableStructure
@@ -58,15 +60,12 @@ _FACTS = (
     " WHERE TABLE_SCHEMA = %s AND TABLE_NAME = %s"
 )
 _SNAPSHOT = "START TRANSACTION WITH CONSISTENT SNAPSHOT"
+# Without a name of the parent's key, or with another than this one, the key may be of any columns.
 _CASCADES = (
-    "SELECT 1 FROM information_schema.REFERENTIAL_CONSTRAINTS WHERE CONSTRAINT_SCHEMA = %s AND TABLE_NAME = %s"
-    " AND (UPDATE_RULE NOT IN ('RESTRICT', 'NO ACTION') OR DELETE_RULE NOT IN ('RESTRICT', 'NO ACTION'))"
+    "SELECT CONSTRAINT_SCHEMA, TABLE_NAME, UNIQUE_CONSTRAINT_SCHEMA, REFERENCED_TABLE_NAME, UPDATE_RULE, DELETE_RULE,"
+    " COALESCE(UNIQUE_CONSTRAINT_NAME, '') FROM information_schema.REFERENTIAL_CONSTRAINTS"
 )
-_CHANGED_CHILDREN = (
-    "SELECT CONSTRAINT_SCHEMA, TABLE_NAME FROM information_schema.REFERENTIAL_CONSTRAINTS"
-    " WHERE UNIQUE_CONSTRAINT_SCHEMA = %s AND REFERENCED_TABLE_NAME = %s"
-    " AND (UPDATE_RULE NOT IN ('RESTRICT', 'NO ACTION') OR DELETE_RULE NOT IN ('RESTRICT', 'NO ACTION'))"
-)
+_MOST_ATTEMPTS = 10  # to read a chunk while other tables change
 # Bytes of a chunk: its number of rows is chosen for the first, and it ends early at the second.
 _CHUNK, _MOST_BYTES = 8 << 20, 32 << 20
 # Seconds that a chunk is to take; the first and the smallest chunks have this part of the most rows.
@@ -78,6 +77,10 @@ _UTF8MB4 = 45  # the id of one of its collations
 
 class NeedsHold(Exception):
     """The table's rows have to be read at one position, while the publisher stands still."""
+
+    def __init__(self, cascades: Cascades) -> None:
+        super().__init__()
+        self.cascades = cascades
 
 
 class _Table(NamedTuple):
@@ -169,27 +172,28 @@ class UpstreamReader:
             raise NotVisible
         return found(visible)
 
-    def read_held(self, work: Work, copies: Copies, stop: threading.Event) -> None:
-        """Read a whole table at one position, and hand it in; the publisher stands still.
+    def read_held(self, held: Sequence[Work], copies: Copies, stop: threading.Event) -> None:
+        """Read whole tables at one position, and hand them in; the publisher stands still.
 
-        The table is locked until its rows are being read; without snapshots of its engine, until all are read.
+        They are locked until the rows of the last one are being read; without snapshots of its engine, until all are.
 
         Raises:
-            NotVisible: others use the table.
+            NotVisible: others use the tables.
             UpstreamError: see ``read``.
         """
         try:
             with upstream_errors(self._url):
                 connection, info = self._connected()
-                with TableLock(self._url, work.name) as lock:
-                    query(connection, _SNAPSHOT)
-                    position = _position(connection, info)
-                    found = self._definition(connection, info, work, is_held=True)(position)
-                    rows = self._rows(connection, info, work) if found.ddl is not None else None
-                    copies.go_on_to(work, position)
-                    copies.hand_in(found, stop)
-                    if rows is not None:
-                        self._hand_in(rows, work, position, info, copies, stop, lock)
+                with TableLock(self._url, [work.name for work in held]) as lock:
+                    position = _snapshot(connection, info) or _position(connection, info)
+                    for work in held:
+                        found = self._definition(connection, info, work, is_held=True)(position)
+                        rows = self._rows(connection, info, work) if found.ddl is not None else None
+                        copies.go_on_to(work, position)
+                        copies.hand_in(found, stop)
+                        if rows is not None:
+                            released = lock if work is held[-1] else None
+                            self._hand_in(rows, work, position, info, copies, stop, released)
                 connection.rollback()
         except BaseException:
             self.close()
@@ -203,7 +207,7 @@ class UpstreamReader:
         info: UpstreamInfo,
         copies: Copies,
         stop: threading.Event,
-        lock: TableLock,
+        lock: TableLock | None,
     ) -> None:
         """Hand in the rows of a table in parts."""
         values = partial(_values, work.name, info.server_id, time.time_ns() // 1_000_000)
@@ -214,7 +218,7 @@ class UpstreamReader:
             counted, size = 0, 0
             while not is_last and size < _CHUNK:
                 is_last = not table.rows.read(keys.append, after.append)
-                if table.has_snapshots or is_last:
+                if lock is not None and (table.has_snapshots or is_last):
                     lock.release()
                 size += sum(map(len, after[counted:]))
                 counted = len(after)
@@ -270,19 +274,14 @@ class UpstreamReader:
                 late = query(connection, "SELECT WAIT_FOR_EXECUTED_GTID_SET(%s, %s)", (base.executed, _WAIT))
                 if late[0][0] != 0:
                     raise NotVisible
-            query(connection, _SNAPSHOT)
+            _snapshot(connection, info)
             with self._ending(connection):
                 yield None
             return
         deadline = time.monotonic() + _WAIT
         while True:
-            query(connection, _SNAPSHOT)
-            status = dict(query(connection, "SHOW STATUS LIKE 'binlog_snapshot_%'"))
-            file, _ = binlog_file(str(status["Binlog_snapshot_file"]))
-            position = BinlogPosition(
-                info.server_uuid, file_number(file), int(status["Binlog_snapshot_position"])
-            )
-            if position.reached(base.position):
+            position = _snapshot(connection, info)
+            if position is not None and position.reached(base.position):
                 break
             connection.rollback()
             if time.monotonic() > deadline:
@@ -348,23 +347,32 @@ class UpstreamReader:
         kind, engine, rows, _ = _facts(connection, work.name)
         if kind == "SEQUENCE":
             raise _cannot(work.name, "it is a sequence")
-        if not is_held and (engine != "InnoDB" or not table.row_key()):
-            raise NeedsHold
-        if query(connection, _CASCADES, work.name) and not _logs_cascades(connection):
-            raise _cannot(work.name, "its foreign keys change its rows, and this server does not log that")
-        # A reader repeats what is not logged when it changes the parent's row, which it may not have during the copy.
-        children = [(str(db), str(name)) for db, name in query(connection, _CHANGED_CHILDREN, work.name)]
-        children = [name for name in children if self._tables.allows(*name)]
-        if children and not _logs_cascades(connection):
-            child = ".".join(min(children))
-            raise _cannot(
-                work.name, f"a foreign key changes rows of {child}, and this server does not log that"
-            )
+        cascades = self._cascades(connection, work.name)
+        if not is_held and (engine != "InnoDB" or not table.row_key() or cascades.circle):
+            raise NeedsHold(cascades)
         _try_rows(connection, info, work.name, table)
         ddl = _created(statement, work.name, info)
         return lambda visible: TableFound(
-            work=work, visible=visible, ddl=ddl, definition=table, estimate=int(rows or 0), is_held=is_held
+            work=work,
+            visible=visible,
+            ddl=ddl,
+            definition=table,
+            estimate=int(rows or 0),
+            is_held=is_held,
+            cascades=cascades,
         )
+
+    def _cascades(self, connection: Connection[Any], name: QualifiedName) -> Cascades:
+        """What changes rows without a trace in the binlog. Raises UpstreamError TR212 if no copy could follow that."""
+        keys = cascading_keys(connection, folds=self._tables.folds)
+        found = cascades_of(name, keys)
+        children = frozenset(child for child in found.children if self._tables.allows(*child))
+        for one in (name, *sorted(children)):
+            if hidden := hidden_parents(cascades_of(one, keys), self._tables):
+                parent = ".".join(min(hidden))
+                why = f"changes of {parent}, which is not replicated, change its rows by foreign keys, and this server"
+                raise _cannot(one, f"{why} does not log that")
+        return replace(found, children=children)
 
     def _understood(self, statement: str, info: UpstreamInfo, work: Work) -> TableDefinition:
         table = shown_table(statement, work.name[0], info.flavor)
@@ -378,6 +386,8 @@ class UpstreamReader:
         table = self._known.get(work.name)
         if table is None or table.run != work.run:
             table = self._known[work.name] = self._table(connection, info, work)
+        if work.attempt > _MOST_ATTEMPTS:
+            raise NeedsHold(NO_CASCADES)
         limit = max(1, min(table.row_limit, _CHUNK // max(1, table.row_size)))
         begin = time.monotonic()
         sql = chunk_query(
@@ -528,9 +538,25 @@ def _ends_at(connection: Connection[Any], table: _Table, upper: tuple[str, ...])
     ][0]
 
 
-def _logs_cascades(connection: Connection[Any]) -> bool:
-    """Whether rows that foreign keys change are in the binlog: MySQL's, since 9.6."""
-    return variable(connection, "innodb_native_foreign_keys") == "OFF"
+def cascading_keys(connection: Connection[Any], *, folds: bool) -> list[CascadingKey]:
+    """The foreign keys through which a server changes rows without logging that.
+
+    Args:
+        folds: whether the server has all names in lower case.
+    """
+    # Since 9.6 MySQL logs the rows that foreign keys change.
+    if variable(connection, "innodb_native_foreign_keys") == "OFF":
+        return []
+    lower = lowered if folds else str
+    return [
+        CascadingKey(
+            (lower(row[0]), lower(row[1])),
+            (lower(row[2]), lower(row[3])),
+            follows_updates=row[4] in CHANGING and row[6] != "PRIMARY",
+        )
+        for row in query(connection, _CASCADES)
+        if not CHANGING.isdisjoint(row[4:6])
+    ]
 
 
 def check_upstream(url: ServerUrl, info: UpstreamInfo) -> None:
@@ -581,6 +607,16 @@ def _created(statement: str, name: QualifiedName, info: UpstreamInfo) -> SchemaC
         foreign_key_checks=False,
         unique_checks=False,
     )
+
+
+def _snapshot(connection: Connection[Any], info: UpstreamInfo) -> BinlogPosition | None:
+    """Begin to read a snapshot. Returns its position, which only MariaDB knows."""
+    query(connection, _SNAPSHOT)
+    if info.flavor == "mysql":
+        return None
+    status = dict(query(connection, "SHOW STATUS LIKE 'binlog_snapshot_%'"))
+    file, _ = binlog_file(str(status["Binlog_snapshot_file"]))
+    return BinlogPosition(info.server_uuid, file_number(file), int(status["Binlog_snapshot_position"]))
 
 
 def _position(connection: Connection[Any], info: UpstreamInfo) -> BinlogPosition:

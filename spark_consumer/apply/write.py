@@ -175,10 +175,9 @@ def _run(
         raise RowRefused(
             "TR666",
             "a copy of the table runs and has not written a row yet that this change needs, because the row images lack"
-            f" columns, or because the upstream does not log what its foreign keys change: {_shown(statement.sql)}",
+            f" columns: {_shown(statement.sql)}",
             where=place,
-            hint="leave the change out with `tailrace error skip`, and copy the table, and those that its foreign keys"
-            " change, while nothing of this kind is changed upstream",
+            hint="leave the change out with `tailrace error skip`, and copy the table again afterwards",
             applied=NOTHING_APPLIED,
             statement=_shown(statement.sql, 2000),
         )

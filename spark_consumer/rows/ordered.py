@@ -13,8 +13,8 @@ A row that is applied again after a rewind may find an earlier or later version 
 are removed before it is written.
 
 While a table is being copied, its rows are missing or as they are upstream at this point of the log. So each change
-makes its row be there, or not be there, as in safe mode. There are two exceptions, in which the row must be there: the
-upstream has not logged the cascades of the change, or the images of a key change lack columns.
+makes its row be there, or not be there, as in safe mode; only a key change whose images lack columns needs its row.
+The downstream runs no cascades of these changes: the tables whose rows they would change are copied behind this one.
 
 If row images lack columns, an UPDATE sets the columns of its after image. In safe mode it still needs its row, because
 the whole row is not known; an INSERT gives missing columns their defaults.
@@ -217,13 +217,10 @@ def _other_half(rows: Sequence[OrderedRow], position: int) -> OrderedRow | None:
 
 def _statement(row: OrderedRow, second: OrderedRow | None) -> OrderedStatement:
     checks = row.table.cascades and not row.flags & (CHECKS_OFF | CASCADES_LOGGED)
-    checks = checks and _change(row, second) in row.table.acting
+    checks = checks and not row.table.incomplete and _change(row, second) in row.table.acting
     attempts = _attempts(row, second)
     if row.table.incomplete:
-        # Otherwise the downstream would keep, or not change, rows that the upstream's cascades changed.
-        checks = checks and bool(_writes(row, second) & IF_THERE)
-        attempts = attempts[:1] if checks else attempts
-        needed = checks or (second is not None and not row.table.knows_rows)
+        needed = second is not None and not row.table.knows_rows
         may_find_no_row = not needed and (second is not None or row.op in (_UPDATE, _DELETE))
     elif row.table.safe:
         may_find_no_row = second is None and row.op == _DELETE

@@ -8,7 +8,8 @@ from typing import Any
 
 from pymysql.connections import Connection
 
-from producer.copy.upstream_reader import check_upstream
+from producer.copy.cascades import cascades_of, hidden_parents
+from producer.copy.upstream_reader import cascading_keys, check_upstream
 from producer.upstream.connect import LoginRefused, describe, variable
 from relay_store.layout.directory import read_index, read_start
 from schemas.access.server_url import ServerUrl
@@ -37,10 +38,6 @@ _KEYED = (
     "SELECT TABLE_SCHEMA, TABLE_NAME FROM information_schema.STATISTICS WHERE NON_UNIQUE = 0"
     " GROUP BY TABLE_SCHEMA, TABLE_NAME, INDEX_NAME HAVING MIN(INDEX_NAME) = 'PRIMARY' OR (MIN(INDEX_TYPE) <> 'HASH'"
     " AND SUM(NULLABLE = 'YES' OR COLUMN_NAME IS NULL OR SUB_PART IS NOT NULL) = 0)"
-)
-_CASCADED = (
-    "SELECT DISTINCT CONSTRAINT_SCHEMA, TABLE_NAME FROM information_schema.REFERENTIAL_CONSTRAINTS"
-    " WHERE UPDATE_RULE NOT IN ('RESTRICT', 'NO ACTION') OR DELETE_RULE NOT IN ('RESTRICT', 'NO ACTION')"
 )
 
 
@@ -93,20 +90,18 @@ def _source_tables(connection: Connection[Any], tables: TableFilter) -> list[Sou
     def names(sql: str) -> set[QualifiedName]:
         return {(str(db), str(table)) for db, table in servers.rows(connection, sql)}
 
-    # Since 9.6 MySQL logs the rows that foreign keys change.
-    logs_cascades = variable(connection, "innodb_native_foreign_keys") == "OFF"
-    keyed, cascaded = names(_KEYED), set() if logs_cascades else names(_CASCADED)
-    return [
-        SourceTable(
-            (str(db), str(table)),
-            str(engine or ""),
-            (str(db), str(table)) in keyed,
-            kind == "SEQUENCE",
-            (str(db), str(table)) in cascaded,
-        )
-        for db, table, kind, engine in servers.rows(connection, _TABLES)
-        if tables.allows(str(db), str(table))
-    ]
+    keyed, keys = names(_KEYED), cascading_keys(connection, folds=tables.folds)
+    found = []
+    for db, table, kind, engine in servers.rows(connection, _TABLES):
+        name = (str(db), str(table))
+        if tables.allows(*name):
+            cascades = cascades_of(name, keys)
+            hidden = min(hidden_parents(cascades, tables), default=None)
+            is_circular = bool(cascades.circle)
+            found.append(
+                SourceTable(name, str(engine or ""), name in keyed, kind == "SEQUENCE", hidden, is_circular)
+            )
+    return found
 
 
 def read_targets(

@@ -25,14 +25,17 @@ class SourceTable:
     Attributes:
         engine: empty for one that has none, such as a view.
         has_key: whether it has a primary key, or a unique key of whole columns that are NOT NULL.
-        is_cascaded: whether the server changes rows of it with those of another table and does not log that.
+        hidden_parent: a table that is not replicated, and with whose rows the server changes this one's, without a
+            trace in the binlog.
+        is_circular: whether its own changes change rows of it in this way, or such changes are hard to recognize.
     """
 
     name: QualifiedName
     engine: str
     has_key: bool
     is_sequence: bool = False
-    is_cascaded: bool = False
+    hidden_parent: QualifiedName | None = None
+    is_circular: bool = False
 
 
 @dataclass(frozen=True)
@@ -90,18 +93,23 @@ def _impossible(tables: Sequence[SourceTable]) -> list[Result]:
     if found := [table.name for table in tables if table.is_sequence]:
         what = f"{_names(found)}: sequences cannot be copied (TR212)"
         results.append(_blocks("copy_sequences", what, "leave them out with [tables] exclude"))
-    if found := [table.name for table in tables if table.is_cascaded]:
-        what = f"{_names(found)}: foreign keys with CASCADE or SET NULL change rows, and the server does not log that,"
-        what += " so these tables cannot be copied (TR212)"
-        remedy = "leave them out with [tables] exclude, or make the copy yourself (docs/COPIES.md)"
+    hidden = {table.name: table.hidden_parent for table in tables if table.hidden_parent is not None}
+    if hidden:
+        parents = _names(sorted(set(hidden.values())))
+        what = f"{_names(list(hidden))}: foreign keys change rows together with those of {parents}, and the server does"
+        what += " not log that, so these tables cannot be copied without those (TR212)"
+        remedy = "replicate all of them, or leave all of them out with [tables] exclude"
         results.append(_blocks("copy_cascades", what, remedy))
     return results
 
 
 def _held(tables: Sequence[SourceTable]) -> list[Result]:
     """Return a finding about the tables that are locked, and hold up the log while they are read."""
-    momentary = [f"{'.'.join(one.name)} ({_reason(one)})" for one in tables if _reason(one) == "no key"]
-    long = [f"{'.'.join(one.name)} ({_reason(one)})" for one in tables if _reason(one) not in ("", "no key")]
+    held = [
+        (f"{'.'.join(one.name)} ({_reason(one)})", one.engine == "InnoDB") for one in tables if _reason(one)
+    ]
+    momentary = [name for name, has_snapshots in held if has_snapshots]
+    long = [name for name, has_snapshots in held if not has_snapshots]
     if not momentary and not long:
         return [Finding("ok", "upstream", "copy_locked", "no table is locked while it is copied")]
     parts = []
@@ -119,7 +127,9 @@ def _reason(table: SourceTable) -> str:
         return ""
     if table.engine != "InnoDB":
         return table.engine
-    return "" if table.has_key else "no key"
+    if not table.has_key:
+        return "no key"
+    return "foreign keys" if table.is_circular else ""
 
 
 def _names(found: Sequence[QualifiedName]) -> str:

@@ -111,13 +111,13 @@ def test_requests_that_cannot_be_fulfilled(case: Case) -> None:
     other = replace(config, exclude=(f"{case.db}.orders",))
     with pytest.raises(ConfigError, match="leave it out"):
         ask_for_copy(other, [f"{case.db}.orders"])
-    related = (
+    case.sql(
         "CREATE TABLE parents (id INT PRIMARY KEY)",
         "CREATE TABLE children (id INT PRIMARY KEY REFERENCES parents (id) ON DELETE CASCADE)",
     )
-    case.sql(*related)
-    with pytest.raises(UpstreamError, match=r"rows of .*\.children"):
-        ask_for_copy(config, [f"{case.db}.parents"])
+    other = replace(config, exclude=(f"{case.db}.parents",))
+    with pytest.raises(UpstreamError, match=r"changes of .*\.parents"):
+        ask_for_copy(other, [f"{case.db}.children"])
     case.sql("DROP TABLE children, parents")
     assert not file.exists()
     epochs = len(case.published().epochs)
@@ -136,15 +136,15 @@ def test_requests_that_cannot_be_fulfilled(case: Case) -> None:
     file.unlink()
     # What cannot be copied any more when its turn comes is left out, and its changes go on.
     ask_for_copy(config, [])
-    case.sql(*related, "INSERT INTO parents VALUES (1)")
+    case.sql("CREATE SEQUENCE numbers", "SELECT NEXTVAL(numbers)")
     case.catch_up()
     found = case.published().epochs[epochs:]
     assert {epoch.copy.table for epoch in found if epoch.copy is not None} == set(TABLES)
     assert all(epoch.complete is None for epoch in found)
-    assert "parents" in {table.table for epoch in found for table in epoch.tables}
+    assert "numbers" in {table.table for epoch in found for table in epoch.tables}
     logged = LoggedCopies.read(LogAddress(config.bootstrap_servers, config.prefix)).part()
     assert not logged["running"]
-    assert [one["table"] for one in logged["not_copied"]] == [f"{case.db}.children", f"{case.db}.parents"]
+    assert [one["table"] for one in logged["not_copied"]] == [f"{case.db}.numbers"]
 
 
 @pytest.mark.parametrize("flavor", ["mysql"])
