@@ -74,10 +74,10 @@ def test_one_file_and_one_command_make_the_downstream_equal(
         f'[source]\nurl = "{case.upstream.url("tailrace")}"\nserver-id = {case.config.server_id}\n'
         f'[kafka]\nbootstrap-servers = "{case.config.bootstrap_servers}"\nprefix = "{case.config.prefix}"\n'
         f'[target]\nurl = "{downstream_mysql.url("tailrace")}"\n[tables]\ninclude = ["{db}.*"]\n'
-        f'[copy]\nconnections = 1\nchunk-rows = 5\n[consumer]\nchannel = "{db}"\n"spark.master" = "local[1]"\n'
+        f'[copy]\nconnections = 1\nchunk-rows = 25\n[consumer]\nchannel = "{db}"\n"spark.master" = "local[1]"\n'
     )
     with writing(case, 1):
-        running = _run(config, TAILRACE_COPY_MAX_ROWS_PER_S="50")
+        running = _run(config, TAILRACE_COPY_MAX_ROWS_PER_S="10")
         wait_until(lambda: _is_being_copied(downstream_mysql, db), "rows of the copy downstream")
         wait_until(lambda: _copy(config)["rows_per_s"], "a rate")
         for one in all_of(running.pid):
