@@ -111,8 +111,7 @@ class Demo:
 def _write_config(directory: Path, info: StackInfo) -> Path:
     """Write the configuration for a running stack; its passwords belong to the stack and are public."""
     sections: dict[str, dict[str, object]] = {
-        # A copy refuses tables of which MariaDB deletes rows by a foreign key without logging that.
-        "source": {"url": info.upstream, "server-id": 7001, "start": "earliest"},
+        "source": {"url": info.upstream, "server-id": 7001},
         "relay": {"dir": "relay"},
         "kafka": {"bootstrap-servers": info.kafka, "prefix": "demo", "partitions": 2},
         "target": {"url": info.downstream},
@@ -163,7 +162,7 @@ class _Scene:
             self._end()
 
     def _start(self) -> None:
-        self._display.milestone("starting tailrace produce")
+        self._display.milestone("starting tailrace produce, which copies these tables first")
         self._produce.start()
         self._published.start()
         # The producer creates the topics, so the consumer starts after it.
