@@ -8,7 +8,8 @@ looked at again when that change is applied.
 from __future__ import annotations
 
 import time
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from threading import Event
 
@@ -21,7 +22,7 @@ from spark_consumer.apply.tables.validation import ProvedPosition, Validated
 from spark_consumer.rules.config import ConsumerConfig
 from spark_consumer.target.session import Session
 from tailrace.validate.history import TRUNCATE, BeingCopied, History
-from tailrace.validate.protocol import BATCH, Key, chunk_suspects
+from tailrace.validate.protocol import BATCH, Key, chunk_suspects, decide, look_upstream
 from tailrace.validate.result import Report, TableReport
 from tailrace.validate.servers import ChannelPosition, Servers
 from tailrace.validate.tables import Chunk, StructureChanged, TablePair
@@ -212,12 +213,12 @@ class Follower:
             if sum(map(len, keys.values())) > _MOST_KEYS:
                 break
         self._look(keys, before)
-        for name, table in self._tables.items():
-            self._settle(name, table.open.keys() - keys.get(name, set()))
+        self._settle(
+            {name: table.open.keys() - keys.get(name, set()) for name, table in self._tables.items()}
+        )
         if time.monotonic() >= self._next_again:
             self._next_again = time.monotonic() + _AGAIN
-            for name in self._tables:
-                self._settle(name, self.report.by_name[name].differing.keys())
+            self._settle({name: self.report.by_name[name].differing.keys() for name in self._tables})
         self._write()
         self._progress(self.report)
         self._next_step = time.monotonic() + _PAUSE
@@ -289,22 +290,31 @@ class Follower:
             table.open |= dict.fromkeys(suspects, before)
             self._looked += len(found)
 
-    def _settle(self, name: str, keys: Collection[Key]) -> None:
-        """Decide rows that no epoch of this step has changed."""
-        table, report, pair = self._tables[name], self.report.by_name[name], self._pair(name)
-        some = sorted(keys)[:BATCH]
-        if not some or pair is None:
-            return
+    def _settle(self, wanted: Mapping[str, Collection[Key]]) -> None:
+        """Decide rows that no epoch of this step has changed. All tables wait for the channel together."""
+        wanted = {name: keys for name, keys in wanted.items() if keys}
+        begun = []
+        for name, keys in wanted.items():
+            if (pair := self._pair(name)) is not None:
+                sides = self._validator.sides(pair)
+                some = sorted(keys)[: max(1, BATCH // len(wanted))]
+                with self._changes_noted(name):
+                    begun.append((name, sides, look_upstream(sides, some)))
+        for name, sides, look in begun:
+            with self._changes_noted(name):
+                settled = decide(sides, look)
+                self._validator.note(self.report.by_name[name], sides.pair, look.keys, settled)
+                for key in look.keys - settled.pending:
+                    self._tables[name].open.pop(key, None)
+
+    @contextmanager
+    def _changes_noted(self, name: str) -> Iterator[None]:
         try:
-            self._validator.settle(report, self._validator.sides(pair), some)
+            yield
         except BeingCopied:
             self._make_due(name, _COPIED)
         except StructureChanged:
             self._is_stale = True
-        else:
-            for key in some:
-                if key not in report.undecided:
-                    table.open.pop(key, None)
 
     # -- what is proved --------------------------------------------------------------------------
 

@@ -7,8 +7,8 @@ the log has changed between two positions of the channel.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping
-from dataclasses import dataclass, field
-from typing import Protocol, TypeVar
+from dataclasses import dataclass, field, replace
+from typing import Generic, Protocol, TypeVar
 
 T = TypeVar("T")
 #: the chunk of a table, and the reader of one side in one snapshot
@@ -72,10 +72,12 @@ class Settled:
     Attributes:
         different: upstream's and downstream's rows by key; proved.
         pending: keys that moved in each round.
+        is_behind: whether they are pending because the channel is too slow.
     """
 
     different: Mapping[Key, tuple[tuple[Row, ...], tuple[Row, ...]]] = field(default_factory=dict)
     pending: frozenset[Key] = frozenset()
+    is_behind: bool = False
 
 
 def chunk_suspects(sides: Sides[C, P, E], chunk: C) -> tuple[int, set[Key]]:
@@ -94,29 +96,57 @@ def chunk_suspects(sides: Sides[C, P, E], chunk: C) -> tuple[int, set[Key]]:
     return rows, {key for key in here.keys() | there.keys() if here.get(key) != there.get(key)}
 
 
-def settle(sides: Sides[C, P, E], keys: Iterable[Key], rounds: int = ROUNDS) -> Settled:
-    """Look at rows again until each is proved equal or different, or has moved in each of ``rounds`` rounds.
+@dataclass(frozen=True)
+class UpstreamLook(Generic[P, E]):
+    """The first half of a round: rows of the upstream.
+
+    Attributes:
+        keys: the keys in question.
+        after: the channel's position before the read.
+        rows: the upstream's rows.
+        end: an end behind which nothing was read.
+    """
+
+    keys: frozenset[Key]
+    after: P
+    rows: Rows
+    end: E
+
+
+def look_upstream(sides: Sides[C, P, E], keys: Iterable[Key]) -> UpstreamLook[P, E]:
+    """Begin a round. Several tables' rounds may begin before the first one is decided: then they wait together."""
+    wanted = frozenset(keys)
+    after = sides.position()
+    above, end = sides.upstream(lambda reader: reader.rows(wanted), after)
+    return UpstreamLook(wanted, after, above, end)
+
+
+def decide(sides: Sides[C, P, E], look: UpstreamLook[P, E]) -> Settled:
+    """End a round: what differs is different, or pending if the row has moved or the channel has not come so far.
 
     A difference counts only if the log has no change of the row between the position before the upstream was read
     and the end of what the downstream showed. Then the row had one value upstream all that time, and the downstream,
     which had passed the upstream's read by then, must have it.
     """
-    open_keys = set(keys)
-    different: dict[Key, tuple[tuple[Row, ...], tuple[Row, ...]]] = {}
+    if not sides.wait_until_passed(look.end):
+        return Settled(pending=look.keys, is_behind=True)
+    below, until = sides.downstream(lambda reader: reader.rows(look.keys))
+    if not sides.passed(until, look.end):
+        return Settled(pending=look.keys)  # the channel was rewound meanwhile
+    above = look.rows
+    differ = {key for key in look.keys if above.get(key, ()) != below.get(key, ())}
+    moved = set(sides.touched(differ, look.after, until)) if differ else set()
+    return Settled(
+        {key: (above.get(key, ()), below.get(key, ())) for key in differ - moved}, frozenset(differ & moved)
+    )
+
+
+def settle(sides: Sides[C, P, E], keys: Iterable[Key], rounds: int = ROUNDS) -> Settled:
+    """Look at rows again until each is proved equal or different, or has moved in each of ``rounds`` rounds."""
+    found = Settled(pending=frozenset(keys))
     for _ in range(rounds):
-        if not open_keys:
+        if not found.pending or found.is_behind:
             break
-        wanted = frozenset(open_keys)
-        after = sides.position()
-        above, end = sides.upstream(lambda reader, wanted=wanted: reader.rows(wanted), after)  # type: ignore[misc]
-        if not sides.wait_until_passed(end):
-            break
-        below, until = sides.downstream(lambda reader, wanted=wanted: reader.rows(wanted))  # type: ignore[misc]
-        if not sides.passed(until, end):
-            continue  # the channel was rewound meanwhile
-        open_keys = {key for key in wanted if above.get(key, ()) != below.get(key, ())}
-        if open_keys:
-            moved = set(sides.touched(open_keys, after, until))
-            different |= {key: (above.get(key, ()), below.get(key, ())) for key in open_keys - moved}
-            open_keys &= moved
-    return Settled(different, frozenset(open_keys))
+        last = decide(sides, look_upstream(sides, found.pending))
+        found = replace(last, different={**found.different, **last.different})
+    return replace(found, is_behind=False)

@@ -241,7 +241,11 @@ class Validator:
         for begin in range(0, len(keys), BATCH):
             some = keys[begin : begin + BATCH]
             settled = settle(sides, some, self._rounds)
-            report.note(some, _shown(sides.pair, settled), settled.pending)
+            self.note(report, sides.pair, some, settled)
+
+    def note(self, report: TableReport, pair: TablePair, keys: Collection[Key], settled: Settled) -> None:
+        """Note what a round has found of rows."""
+        report.note(keys, _shown(pair, settled), settled.pending)
 
     def _slow_down(self, reader: TableReader) -> None:
         if self._rate:
