@@ -16,6 +16,9 @@ from schemas.wire.epoch import DIGEST_MODULUS, END, EpochCommitted, OffsetRange,
 from schemas.wire.log_records import FOREIGN, missing
 from spark_consumer.epochs.position import BEFORE_ALL, LogPosition, Position, order_of
 
+# A chunk of a copy counts as so many bytes.
+_CHUNK_BYTES = 16 << 20
+
 
 @dataclass(frozen=True)
 class LoggedEpoch:
@@ -255,14 +258,16 @@ def cut(epochs: Sequence[LoggedEpoch], max_rows: int, max_bytes: int) -> Iterato
     So is the start of a table's copy, which is a DDL. The end of a copy ends a slice: what comes after it is applied
     strictly again. Epochs of copies and others do not share a slice, so the rows of copies can be written in any order.
 
-    The limit of bytes is needed because a slice is in memory until it is applied, and its rows may be large.
+    The limit of bytes is needed because a slice is in memory until it is applied, and its rows may be large. Rows of
+    copies are no bytes of binlog, and the log does not say how large they are: most chunks have about 8 MB, and none
+    has many more than 32 MB.
     """
     taken: list[LoggedEpoch] = []
     rows = size = 0
     before: EpochCommitted | None = None
     for logged in epochs:
         alone = logged.record.ddl is not None
-        length, before = _binlog_bytes(before, logged.record), logged.record
+        length, before = _bytes(before, logged.record), logged.record
         other = bool(taken) and (taken[-1].record.copy is None) != (logged.record.copy is None)
         if taken and (alone or other or rows + logged.record.rows > max_rows or size + length > max_bytes):
             yield Slice(tuple(taken))
@@ -280,8 +285,10 @@ def cut(epochs: Sequence[LoggedEpoch], max_rows: int, max_bytes: int) -> Iterato
         yield Slice(tuple(taken))
 
 
-def _binlog_bytes(before: EpochCommitted | None, epoch: EpochCommitted) -> int:
+def _bytes(before: EpochCommitted | None, epoch: EpochCommitted) -> int:
     """Return the bytes of binlog of an epoch; in a new file only those in that file; 0 for the first epoch."""
+    if epoch.copy is not None and epoch.rows:
+        return _CHUNK_BYTES
     if before is None:
         return 0
     same = (before.relay_dir, before.relay_file) == (epoch.relay_dir, epoch.relay_file)

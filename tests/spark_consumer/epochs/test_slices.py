@@ -74,6 +74,13 @@ def test_a_copy_starts_in_a_slice_of_its_own_and_its_end_ends_one() -> None:
     assert [bool(slice_.incomplete) for slice_ in found] == [False, False, False, True, False, False, False]
 
 
+def test_chunks_of_a_copy_share_a_slice_up_to_the_limit_of_bytes() -> None:
+    chunk = replace(epoch_record(1, rows=10), copy=CopyStep("", "d", "t", ROWS))
+    epochs = [LoggedEpoch(replace(chunk, epoch=number), number) for number in range(1, 10)]
+    found = list(cut(epochs, 1000, 64 << 20))
+    assert [[e.record.epoch for e in slice_.epochs] for slice_ in found] == [[1, 2, 3, 4], [5, 6, 7, 8], [9]]
+
+
 def test_a_part_of_an_epoch_knows_that_a_table_is_being_copied() -> None:
     touched = (TableTouched("d", "t", "f", 1, 0, 0), TableTouched("d", "u", "g", 0, 1, 0))
     found = [Transaction(f"g:{n}", 0, 1, n, (table,)) for n, table in enumerate(touched)]
