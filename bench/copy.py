@@ -11,6 +11,7 @@ from pathlib import Path
 
 from rich.console import Console
 
+from bench import copy_lag
 from bench.copy_result import CopyResult, CopyTurn
 from bench.drain import wait_until
 from bench.meter import Meter
@@ -52,6 +53,8 @@ def measure_copy(directory: Path, rows: int, turns: int, talk: Console) -> CopyR
             result.turns.append(
                 copied._replace(mysqldump=_by_mysqldump(result, directory / f"dump{turn}", upstream))
             )
+        talk.print("another table's changes during a copy")
+        result.lag = _lag(directory / "lag", upstream, kafka)
         return result
 
 
@@ -136,6 +139,17 @@ def _by_tailrace(
     return CopyTurn(result.rows / whole, result.rows / produced, 0.0)
 
 
+def _lag(directory: Path, upstream: MySQL, kafka: Kafka) -> copy_lag.Lag:
+    """Copy once more, while another table changes."""
+    copy_lag.create_table(upstream)
+    with ExitStack() as stack:
+        target = stack.enter_context(_empty_server(directory))
+        arguments = ["--config", str(_write_config(directory, upstream, kafka, target, copy_lag.DATABASE))]
+        stack.enter_context(measured("produce", ["tailrace", "produce", *arguments], directory))
+        consume = stack.enter_context(measured("consume", ["tailrace", "consume", *arguments], directory))
+        return copy_lag.measure_lag(upstream, target, consume)
+
+
 def _by_mysqldump(result: CopyResult, directory: Path, upstream: MySQL) -> float:
     """Copy with a pipe; returns rows per second."""
     options = ["--single-transaction", "--set-gtid-purged=OFF", "--databases", DATABASE]
@@ -181,13 +195,18 @@ def _meter(pid: int | None) -> Meter:
     return Meter(pid)
 
 
-def _write_config(directory: Path, upstream: MySQL, kafka: Kafka, target: MySQL) -> Path:
-    """Write a configuration with only addresses, so that everything else has its default."""
+def _write_config(directory: Path, upstream: MySQL, kafka: Kafka, target: MySQL, *others: str) -> Path:
+    """Write a configuration with only addresses, so that everything else has its default.
+
+    Args:
+        others: databases besides the one that is always copied.
+    """
+    include = ", ".join(f'"{name}.*"' for name in (DATABASE, *others))
     path = directory / "tailrace.toml"
     path.write_text(
         f'[source]\nurl = "{upstream.url("tailrace")}?ssl-mode=disabled"\nserver-id = 7101\nstart = "copy"\n'
         f'[kafka]\nbootstrap-servers = "{kafka.bootstrap}"\nprefix = "{directory.name}"\n'
-        f'[target]\nurl = "{target.url("tailrace")}?ssl-mode=disabled"\n[tables]\ninclude = ["{DATABASE}.*"]\n'
+        f'[target]\nurl = "{target.url("tailrace")}?ssl-mode=disabled"\n[tables]\ninclude = [{include}]\n'
     )
     return path
 

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 from rich.console import Console
 from rich.table import Table
 
+from bench.copy_lag import Lag
 from bench.meter import Usage
 
 
@@ -29,12 +30,14 @@ class CopyResult:
     Attributes:
         rows: of one copy.
         equal: whether each copy of Tailrace was equal.
+        lag: of another table's changes during one more copy.
     """
 
     rows: int
     turns: list[CopyTurn] = field(default_factory=list)
     usage: dict[str, Usage] = field(default_factory=dict)
     equal: bool = True
+    lag: Lag | None = None
 
     @property
     def medians(self) -> CopyTurn:
@@ -58,6 +61,7 @@ class CopyResult:
             "turns": [turn._asdict() for turn in self.turns],
             "cpu_seconds": {name: usage.cpu_seconds for name, usage in self.usage.items()},
             "peak_rss_mb": {name: usage.peak_rss_mb for name, usage in self.usage.items()},
+            "other_tables_lag": self.lag and self.lag._asdict(),
             "equal": self.equal,
         }
 
@@ -93,6 +97,9 @@ def print_copy(result: CopyResult, console: Console) -> None:
     turns = ", ".join(f"{turn.copy:,.0f} to {turn.mysqldump:,.0f}" for turn in result.turns)
     console.print(f"copy and mysqldump in turns, rows/s: {turns}")
     console.print(f"{result.ratio} times mysqldump | mysql")
+    if result.lag is not None:
+        p50, p99 = result.lag
+        console.print(f"changes of another table arrive after {p50} s (median), {p99} s (99 %)")
     console.print(
         "downstream equals upstream" if result.equal else "[red]downstream DIFFERS from upstream[/]"
     )
