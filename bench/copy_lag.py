@@ -28,17 +28,19 @@ class Lag(NamedTuple):
 def measure_lag(upstream: MySQL, target: MySQL, consume: Measured) -> Lag:
     """Insert rows upstream until the downstream's copy has come to its end. Raises StackError."""
     lags: list[float] = []
-    last = -1
+    last, first_found = -1, 0.0
 
     def copied() -> bool:
-        nonlocal last
-        is_first = last < 0
-        for number, begin in _found(target, last):
+        nonlocal last, first_found
+        found = _found(target, last)
+        if found and last < 0:
+            first_found = time.time()
+        for number, begin in found:
             last = number
-            # The first rows come with the copy of their own table.
-            if not is_first:
+            # Those before have waited for the consumer's start, or came with the copy of their own table.
+            if begin >= first_found:
                 lags.append(time.time() - begin)
-        return last >= 0 and not target.execute("SELECT copying FROM tailrace.relay_log_info")[0][0]
+        return len(lags) > 1 and not target.execute("SELECT copying FROM tailrace.relay_log_info")[0][0]
 
     with _beats(upstream):
         wait_until(copied, _EVERY_S, consume)
