@@ -22,7 +22,7 @@ from spark_consumer.rules.expressions.filter import ExpressionRule, RowFilter, c
 from spark_consumer.rules.rules import Rules
 from spark_consumer.target.compatibility import incompatibilities
 from spark_consumer.target.members import written_column
-from spark_consumer.target.row_locator import BY_KEY, RowLocator, RowMatch, locator_of
+from spark_consumer.target.row_locator import BY_KEY, RowLocator, RowMatch, locator_of, misses_in_lists
 from spark_consumer.target.table import TargetTable
 from spark_consumer.target.versioned import keeps_history
 
@@ -75,6 +75,7 @@ class TablePlan:
         alone: for a table without transactions, whether each change must be confirmed before the next one is written,
             because several changes that are repeated from the first one on could conflict.
         any_order: whether rows of a copy can be inserted in any order, many with one statement.
+        by_predicate: whether rows are found by predicates, because a list of keys may miss some.
     """
 
     header: bytes
@@ -100,6 +101,7 @@ class TablePlan:
     transactional: bool = True
     alone: bool = False
     any_order: bool = False
+    by_predicate: bool = False
 
     @property
     def name(self) -> str:
@@ -347,6 +349,7 @@ def _plan_table(
         alone=len(target.keys) > 1 or bool(target.triggers) or not structure.is_full,
         # No foreign key acts when a row is inserted.
         any_order=not ordered and not merged and locator.find is RowMatch.KEY,
+        by_predicate=misses_in_lists(structure, target, locator),
     )
     # Report unsupported expressions here, not on an executor.
     _ = table.filter

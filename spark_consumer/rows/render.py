@@ -19,7 +19,6 @@ from schemas.sql.literals import (
     compile_renderers,
     source_reader,
 )
-from schemas.structure import WrittenColumn
 from schemas.wire.avro_schema import KEY_CHANGE, OP_AT
 from schemas.wire.epoch import digest_of
 from schemas.wire.row_check import compile_check
@@ -222,22 +221,14 @@ class TableRenderer:
         return self.plan.locator.find is RowMatch.KEY
 
     @cached_property
-    def _by_predicate(self) -> bool:
-        """Whether predicates are needed: inside IN with tuples MySQL compares an ENUM or SET with a number as text."""
-        structure, columns = self.plan.structure, self.plan.locator.columns
-        names = structure.key if self._by_key else columns
-        chosen = [column for column in structure.columns if column.name in names]
-        return len(chosen) > 1 and any(isinstance(c, WrittenColumn) and c.by_number for c in chosen)
-
-    @cached_property
     def find_columns(self) -> bytes:
         """The columns by which rows to remove are found; empty if ``found_by`` returns predicates."""
-        if self._by_predicate:
+        if self.plan.by_predicate:
             return b""
         return self.renderers.key_columns if self._by_key else self.finder.columns
 
     def _form(self, values: Render, predicate: Render) -> Render:
-        return _bracketed(predicate) if self._by_predicate else values
+        return _bracketed(predicate) if self.plan.by_predicate else values
 
     @cached_property
     def _of_key(self) -> Render:

@@ -14,7 +14,7 @@ from functools import lru_cache
 from schemas.codegen import compile_function, indent
 from schemas.quote import quoted
 from schemas.sql.literals import Render, key_match, literal_lines, literal_names, tuple_text
-from schemas.structure import Column, TableStructure
+from schemas.structure import Column, TableStructure, WrittenColumn
 from schemas.types import codec_of
 from schemas.wire.avro_schema import AFTER_AT
 from spark_consumer.target.table import TargetTable
@@ -22,6 +22,9 @@ from spark_consumer.target.versioned import END
 
 #: ``row_end`` of current rows, before MariaDB 11.5 and since
 _NEVER = frozenset({b"'2038-01-19 03:14:07.999999'", b"'2106-02-07 06:28:15.999999'"})
+
+# How collations begin whose text a server compares with a statement's without converting it.
+_ALIKE = ("utf8", "ascii", "binary")
 
 
 class RowMatch(Enum):
@@ -77,6 +80,22 @@ def locator_of(structure: TableStructure, target: TargetTable, *, merged: bool, 
             if usable and all(name in written for name in key.columns):
                 return RowLocator(RowMatch.UNIQUE, tuple(written[name] for name in key.columns))
     return BY_ROW if merged else RowLocator(RowMatch.EXACT)
+
+
+def misses_in_lists(structure: TableStructure, target: TargetTable, locator: RowLocator) -> bool:
+    """Whether a server may miss rows that are looked up in a list of several columns, as in ``(a,b) IN ((1,'x'),…)``.
+
+    MySQL compares an ENUM or SET with a number as text there. MariaDB misses text of other character sets than the
+    statement's, if the list has several rows.
+    """
+    names = structure.key if locator.find in (RowMatch.KEY, RowMatch.EXACT) else locator.columns
+    columns = [column for column in structure.columns if column.name in names]
+    if len(columns) == 1:
+        return False
+    there = [found for column in columns if (found := target.column(column.name)) is not None]
+    return any(isinstance(column, WrittenColumn) and column.by_number for column in columns) or any(
+        found.collation and not found.collation.startswith(_ALIKE) for found in there
+    )
 
 
 @dataclass(frozen=True)

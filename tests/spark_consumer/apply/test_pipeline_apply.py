@@ -128,6 +128,28 @@ def test_where_deletes_are_dropped_updates_may_miss_and_inserts_may_not_meet(
     assert downstream.execute(f"SELECT * FROM {db}.t") == [(1, 7)]
 
 
+@pytest.mark.parametrize("charset", ["latin1", "ucs2", "gbk", "utf8mb4"])
+def test_keys_of_several_columns_find_text_of_each_character_set(
+    downstream: Database, db: str, channel: Channel, charset: str
+) -> None:
+    """In a list of several keys MariaDB does not find such text."""
+    downstream.execute(
+        f"CREATE TABLE {db}.t (id INT, u VARCHAR(60) CHARACTER SET {charset}, n INT, PRIMARY KEY (id, u))"
+    )
+    t = TableStructure(
+        db, "t", (integer("id"), replace(text("u"), charset=charset), integer("n")), ("id", "u")
+    )
+    rows = [{"id": number, "u": f"é{number}", "n": 0} for number in range(5)]
+    applier, config = channel()
+    apply_rows(applier, config, *(insert(t, row) for row in rows))
+    apply_rows(applier, config, *(update(t, row, row | {"n": 1}) for row in rows))
+    assert downstream.execute(f"SELECT SUM(n) FROM {db}.t") == [(5,)]
+    # Here no number of rows is expected.
+    safe, config = channel(safe_mode=True)
+    apply_rows(safe, config, *(delete(t, row | {"n": 1}) for row in rows[1:]))
+    assert downstream.execute(f"SELECT id FROM {db}.t") == [(0,)]
+
+
 @pytest.mark.parametrize("compact", [True, False])
 def test_safe_mode_takes_what_is_there_already_and_touches_nobody_else(
     downstream: Database, db: str, channel: Channel, compact: bool

@@ -26,7 +26,7 @@ from spark_consumer.target.members import AmbiguousMembers, written_column
 from spark_consumer.target.table import TargetColumn, TargetTable
 from spark_consumer.target.type_capacity import SqlType, parse_type
 from tests.support.applying.targets import as_it_is, unique
-from tests.support.epochs.fake_topic import Change, delete, insert, integer, row_key, row_value, update
+from tests.support.epochs.fake_topic import Change, delete, insert, integer, row_key, row_value, text, update
 
 GENERAL = "utf8mb4_general_ci"
 
@@ -171,6 +171,25 @@ def test_rows_are_found_by_number_and_never_in_a_list_of_tuples() -> None:
         "DELETE FROM `d`.`t` WHERE `id` <=> 1 AND `e` <=> 3 AND `s` <=> 4 LIMIT 1",
         "UPDATE `d`.`t` SET `id`=1,`e`=3,`s`=4 WHERE `id` <=> 1 AND `e` <=> 2 AND `s` <=> 3 LIMIT 1",
     ]
+
+
+@pytest.mark.parametrize(
+    ("collation", "where"),
+    [
+        ("latin1_swedish_ci", "(`id`=2 AND `v`='y') OR (`id`=1 AND `v`='x')"),
+        ("utf8mb3_general_ci", "(`id`,`v`) IN ((2,'y'),(1,'x'))"),
+        ("", "(`id`,`v`) IN ((2,'y'),(1,'x'))"),
+    ],
+)
+def test_text_of_other_character_sets_is_never_in_a_list_of_tuples(collation: str, where: str) -> None:
+    keyed = table(text("v"), key=("id", "v"))
+    plain = as_it_is(keyed)
+    target = replace(
+        plain, columns=tuple(replace(c, collation=collation if c.name == "v" else "") for c in plain.columns)
+    )
+    gone = [delete(keyed, {"id": n, "v": v}) for n, v in ((1, "x"), (2, "y"))]
+    (found,) = sql(keyed, *gone, target=target)
+    assert found == f"DELETE FROM `d`.`t` WHERE {where}"
 
 
 def test_index_0_of_an_ordinary_enum_is_text_in_a_tuple() -> None:
