@@ -52,7 +52,7 @@ def validate(
         tables: patterns of upstream tables, as in ``[tables]``; default: all that the channel replicates.
         where: a condition on the rows, for both servers.
         max_rows_per_s: rows read from the upstream per second; 0 is no limit.
-        patience: seconds to wait for the channel.
+        patience: seconds to wait for a channel that does not move.
         repair: asks for copies of tables with different rows, which are validated again afterwards.
 
     Raises UpstreamError, DownstreamError or LogError when a part cannot be read.
@@ -102,7 +102,13 @@ def follow(
         try:
             with (
                 closing(
-                    Servers(source_url(config), target_url(config), rules.key, _PATIENCE_OF_FOLLOW)
+                    Servers(
+                        source_url(config),
+                        target_url(config),
+                        rules.key,
+                        _PATIENCE_OF_FOLLOW,
+                        _PATIENCE_OF_FOLLOW,
+                    )
                 ) as servers,
                 closing(connect(target_url(config))) as session,
                 EpochReader(log.bootstrap_servers, log.prefix, log.kafka_security) as reader,

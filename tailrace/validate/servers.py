@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from math import inf
 from typing import Any, TypeVar
 
 import pymysql
@@ -82,13 +83,23 @@ def order_of(file: str | None, pos: int | None) -> tuple[int, int]:
 
 
 class Servers:
-    """Both connections, and the channel whose position counts."""
+    """Both connections, and the channel whose position counts.
+
+    Args:
+        patience: seconds to wait for a server, or for a channel that does not move.
+        most: seconds to wait for a channel that moves.
+    """
 
     def __init__(
-        self, upstream: ServerUrl, downstream: ServerUrl, channel: ChannelKey, patience: float
+        self,
+        upstream: ServerUrl,
+        downstream: ServerUrl,
+        channel: ChannelKey,
+        patience: float,
+        most: float = inf,
     ) -> None:
         self._urls = {"upstream": upstream, "downstream": downstream}
-        self._channel, self._patience = channel, patience
+        self._channel, self._patience, self._most = channel, patience, most
         self._stuck: ChannelPosition | None = None
         self.upstream = connect_raw(upstream, "upstream")
         self.downstream = connect_raw(downstream, "downstream")
@@ -161,14 +172,16 @@ class Servers:
 
     def wait_until_passed(self, end: UpstreamEnd) -> bool:
         """Wait until the channel has applied everything up to an end; return False if it takes too long."""
-        deadline = time.monotonic() + self._patience
-        while not self.passed(position := self.position(), end):
-            # A channel that has not moved since the last wait is not waited for again.
-            if time.monotonic() > deadline or position == self._stuck:
-                self._stuck = position
-                return False
-            time.sleep(_WAIT)
-        return True
+        given_up = wait_while_moving(
+            self.position,
+            lambda position: self.passed(position, end),
+            self._patience,
+            self._most,
+            self._stuck,
+        )
+        if given_up is not None:
+            self._stuck = given_up
+        return given_up is None
 
     def read_downstream(self, read: Callable[[], T]) -> tuple[T, ChannelPosition]:
         """Read the downstream in one snapshot with the channel's position."""
@@ -252,6 +265,28 @@ class PairSides:
         # Everything that the downstream can show was in the log when it was read.
         last = self._history.end() if self.pair.any_time or until.last is None else until.last
         return self._history.touched(self.pair, keys, after.offset, last)
+
+
+def wait_while_moving(
+    position: Callable[[], T], is_there: Callable[[T], bool], patience: float, most: float, stuck: T | None
+) -> T | None:
+    """Wait for a channel. Returns None when it is there, else the position at which it is given up.
+
+    Args:
+        patience: seconds without any movement after which it is given up.
+        most: seconds after which it is given up although it moves.
+        stuck: where it was given up before, and is at once if it has not moved since then.
+    """
+    begin = moved = time.monotonic()
+    last: T | None = None
+    while not is_there(found := position()):
+        now = time.monotonic()
+        if found != last:
+            last, moved = found, now
+        if found == stuck or now > min(moved + patience, begin + most):
+            return found
+        time.sleep(_WAIT)
+    return None
 
 
 def _behind(position: ChannelPosition) -> UpstreamError:
