@@ -12,7 +12,7 @@ from pathlib import Path
 
 from producer.mirror.loop import Mirror
 from producer.settings import RelaySettings
-from producer.upstream.connect import describe
+from producer.upstream.connect import UpstreamInfo, describe
 from relay_store.layout import directory as layout
 from relay_store.write.writer import RelayWriter
 from schemas.access.server_url import ServerUrl
@@ -52,9 +52,27 @@ def mirroring(source, root, settings=SETTINGS, **options):
         raise errors[0]
 
 
+def settled_end(source) -> UpstreamInfo:
+    """Describe an upstream whose binlog does not grow by itself any more.
+
+    MariaDB writes the Binlog_checkpoint event that names a file into it a moment after the file has begun.
+    """
+
+    def settled() -> UpstreamInfo | None:
+        file = describe(url_of(source)).file
+        if source.flavor == "mariadb":
+            events = source.execute(f"SHOW BINLOG EVENTS IN '{file}'")
+            if not any((kind, text) == ("Binlog_checkpoint", file) for _, _, kind, _, _, text in events):
+                return None
+        info = describe(url_of(source))
+        return info if info.file == file else None
+
+    return wait_until(settled, "the binlog's last file has its checkpoint")
+
+
 def catch_up(source, root, settings=SETTINGS, **options) -> None:
     """Run a mirror until the present end of the upstream's binlog is on disk."""
-    info = describe(url_of(source))
+    info = settled_end(source)
     relay = RelayWriter.open(root)
     try:
         mirror = Mirror(url_of(source), relay, settings, server_id=990, **options)
@@ -65,7 +83,7 @@ def catch_up(source, root, settings=SETTINGS, **options) -> None:
 
 def wait_for_mirror(mirror: Mirror, source) -> None:
     """Wait until the present end of the upstream's binlog is mirrored."""
-    info = describe(url_of(source))
+    info = settled_end(source)
     wait_until(
         lambda: mirror.reached(info.file, info.position),
         lambda: f"the mirror is at {info.file}:{info.position}, not {mirror.relay.tail.position}",
