@@ -33,6 +33,9 @@ def validate(
     repair: Annotated[
         bool, typer.Option("--repair", help="Copy tables with different rows again, and validate them again.")
     ] = False,
+    restart: Annotated[
+        bool, typer.Option("--restart", help="Begin anew, also if an interrupted run could go on.")
+    ] = False,
     follow: Annotated[
         bool,
         typer.Option(
@@ -51,6 +54,10 @@ def validate(
     the upstream's position. A row is reported only if it differs and the log has no change of it meanwhile. Rows that
     never rest are pending. Exit code 4: a row or a structure differs.
 
+    A run that is killed goes on at the next start with the same --table, --where and rules of the channel: what it has
+    proved is not read again, and rows that differed are looked at again. `position` and `until` in the JSON are the
+    channel's positions between which the rows were proved.
+
     --repair asks the producer for copies, as `tailrace copy` does, waits until the channel has them, and validates the
     tables again. It runs on the producer's machine.
 
@@ -62,7 +69,7 @@ def validate(
     from tailrace.assemble.settings import producer_config
     from tailrace.validate import validate as run
 
-    if follow and (table or where or repair or as_json):
+    if follow and (table or where or repair or restart or as_json):
         raise typer.BadParameter("--follow validates all rows of all tables, and writes no JSON")
     loaded = read_config("validate", config)
     if follow:
@@ -70,7 +77,9 @@ def validate(
         raise typer.Exit(ExitCode.DIVERGED if is_different else ExitCode.OK)
     ask = partial(_ask, producer_config(loaded)) if repair else None
     with nullcontext() if as_json else _progress() as show:
-        report = run(loaded, channel, tuple(table or ()), where, max_rows_per_s, show, repair=ask)
+        report = run(
+            loaded, channel, tuple(table or ()), where, max_rows_per_s, show, repair=ask, restart=restart
+        )
     if as_json:
         print_json(report.as_dict())
     else:
@@ -162,3 +171,9 @@ def _print(report: Report) -> None:
         for key in table.keys:
             console.print(f"    {escape(key)}")
     console.print(str(report))
+    if report.rows_resumed:
+        resumed = counted(report.rows_resumed, "row")
+        console.print(
+            f"an interrupted run has read {resumed} of these; they were proved after {report.position}",
+            soft_wrap=True,
+        )

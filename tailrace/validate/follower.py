@@ -24,7 +24,7 @@ from spark_consumer.target.session import Session
 from tailrace.validate.history import TRUNCATE, BeingCopied, History
 from tailrace.validate.protocol import BATCH, Key, chunk_suspects, decide, look_upstream
 from tailrace.validate.result import Report, TableReport
-from tailrace.validate.servers import ChannelPosition, Servers
+from tailrace.validate.servers import Servers
 from tailrace.validate.tables import Chunk, StructureChanged, TablePair
 from tailrace.validate.validator import KEYS_OF_A_LIST, Progress, Validator
 
@@ -107,19 +107,15 @@ class Follower:
         with self._servers.reading("downstream"):
             channel_tables.install(self._session)
             stored = validation.read(self._session.rows, self._channel.prefix).get(self._channel.name, {})
-        position = _proved(self._servers.position())
+        position = self._servers.position().proved
         own = stored.pop("", None)
         self._at = position
         self._read_tables()
-        if own is None or not self._continues(own.position, position):
+        if own is None or not self._history.continues(own.position, position):
             return
         self._at, self._looked = own.position, own.rows
         for name in stored.keys() & self._tables.keys():
             self._restore(self._tables[name], stored[name])
-
-    def _continues(self, own: ProvedPosition, now: ProvedPosition) -> bool:
-        """Return whether the log has everything between a former position and the present one."""
-        return own.log_id == now.log_id and own.epoch <= now.epoch and self._history.has_next(own.offset)
 
     def _restore(self, table: _Table, stored: Validated) -> None:
         report = self.report.by_name[stored.table] = TableReport(stored.table, rows=stored.rows)
@@ -160,7 +156,7 @@ class Follower:
         table = self._tables[name]
         # DDL during the validation makes it due again.
         table.due = time.time() + self._every
-        position, self._busy = _proved(self._servers.position()), name
+        position, self._busy = self._servers.position().proved, name
         self._validator.table(name)
         self._busy = ""
         if name not in self._tables:
@@ -198,9 +194,9 @@ class Follower:
         if self._is_stale:
             self._read_tables()
         position = self._servers.position()
-        if not self._continues(self._at, _proved(position)):
+        if not self._history.continues(self._at, position.proved):
             # The channel was reset, or the log has lost epochs that were not looked at.
-            self._at = _proved(position)
+            self._at = position.proved
             for name in self._tables:
                 self._make_due(name, "changes of it were not looked at")
         before, keys = self._at, dict[str, set[Key]]()
@@ -368,10 +364,6 @@ def _row(report: TableReport, position: ProvedPosition, at: float) -> Validated:
         position,
         at,
     )
-
-
-def _proved(position: ChannelPosition) -> ProvedPosition:
-    return ProvedPosition(position.log_id, position.epoch, position.offset, position.executed)
 
 
 def _name(pair: TablePair) -> str:

@@ -10,6 +10,7 @@ from typing import Any
 from producer.copy.state import Plan, Step, TableCopy, load
 from schemas.tables import QualifiedName
 from schemas.wire.epoch import EpochCommitted, SchemaChanged
+from spark_consumer.apply.tables.validation import ProvedPosition
 from spark_consumer.epochs.log_reader import LogReader
 from spark_consumer.epochs.slices import LoggedEpoch
 from tailrace.compare.catalog import ComparedColumn
@@ -84,9 +85,10 @@ class History:
             moved |= self._touched(logged.record, pair, tables, set(keys) - moved)
         return moved
 
-    def has_next(self, offset: int) -> bool:
-        """Return whether the log still has everything behind an offset."""
-        return self._log.bounds()[0] <= offset + 1
+    def continues(self, before: ProvedPosition, now: ProvedPosition) -> bool:
+        """Return whether the log has everything between a former position of the channel and the present one."""
+        is_before = before.log_id == now.log_id and before.epoch <= now.epoch
+        return is_before and self._log.bounds()[0] <= before.offset + 1
 
     def epochs(self, offset: int, last: int) -> Iterator[LoggedEpoch]:
         """Yield the epochs behind an offset, up to number ``last``."""

@@ -83,12 +83,17 @@ class Report:
     """All tables.
 
     Attributes:
-        position: the channel's GTID set at the start; each row was proved at a position at or behind it.
+        position: the channel's GTID set at the start, that of the run which this one goes on with; each row was
+            proved at a position at or behind it.
+        until: the channel's GTID set at the end.
+        rows_resumed: how many of the rows an interrupted run had read.
         rows_estimated: number of rows to read, as the upstream guesses.
         by_name: the tables by their names.
     """
 
     position: str = ""
+    until: str = ""
+    rows_resumed: int = 0
     seconds: float = 0.0
     rows_estimated: int = 0
     by_name: dict[str, TableReport] = field(default_factory=dict)
@@ -127,6 +132,8 @@ class Report:
             "repaired": self.repaired,
             "pending": self.pending,
             "position": self.position,
+            "until": self.until,
+            "rows_resumed": self.rows_resumed,
             "seconds": round(self.seconds, 3),
             "tables": [table.as_dict() for table in self.tables],
         }

@@ -20,6 +20,7 @@ from tailrace.reader.log import EpochReader
 from tailrace.validate.follower import Follower
 from tailrace.validate.history import History
 from tailrace.validate.result import Report
+from tailrace.validate.saved_run import SavedRun
 from tailrace.validate.servers import Servers
 from tailrace.validate.validator import Progress, Validator
 
@@ -45,8 +46,11 @@ def validate(
     progress: Progress | None = None,
     patience: float = PATIENCE,
     repair: AskForCopy | None = None,
+    restart: bool = False,
 ) -> Report:
     """Prove the rows of a channel's tables equal, while both servers are written to and the channel runs.
+
+    Goes on with a run for the same tables, rows and rules that was interrupted.
 
     Args:
         tables: patterns of upstream tables, as in ``[tables]``; default: all that the channel replicates.
@@ -54,6 +58,7 @@ def validate(
         max_rows_per_s: rows read from the upstream per second; 0 is no limit.
         patience: seconds to wait for a channel that does not move.
         repair: asks for copies of tables with different rows, which are validated again afterwards.
+        restart: whether to begin anew.
 
     Raises UpstreamError, DownstreamError or LogError when a part cannot be read.
     """
@@ -64,17 +69,33 @@ def validate(
     log = log_address(config.kafka)
     with (
         closing(Servers(source_url(config), target_url(config), rules.key, patience)) as servers,
+        closing(connect(target_url(config))) as session,
         EpochReader(log.bootstrap_servers, log.prefix, log.kafka_security) as reader,
     ):
         history = History(LogReader(log), reader)
         _check_source(config, history)
-        run = Validator(servers, history, rules, where, max_rows_per_s, progress or (lambda report: None))
+        with servers.reading("downstream"):
+            what = (
+                tuple(tables),
+                where,
+                rules.include,
+                rules.exclude,
+                rules.filters,
+                rules.routes,
+                rules.expressions,
+            )
+            saved = SavedRun(session, rules.key, what, restart)
+        show = progress or (lambda report: None)
+        run = Validator(servers, history, rules, where, max_rows_per_s, show, saved=saved)
         run.report.position = servers.position().executed
         run.begin(tables)
         for name in run.names:
             run.table(name)
         if repair is not None:
             _repair(run, servers, history, repair, patience)
+        with servers.reading("downstream"):
+            saved.remove()
+        run.report.until = servers.position().executed
         run.report.seconds = time.monotonic() - started
         return run.report
 

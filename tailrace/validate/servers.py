@@ -19,6 +19,7 @@ from schemas.errors import DownstreamError, UpstreamError
 from schemas.tables import QualifiedName
 from spark_consumer.apply.tables import position_store
 from spark_consumer.apply.tables.position_store import ChannelRow
+from spark_consumer.apply.tables.validation import ProvedPosition
 from spark_consumer.ddl import online_tables
 from spark_consumer.epochs.position import parse_like
 from spark_consumer.rules.channel import ChannelKey
@@ -61,6 +62,11 @@ class ChannelPosition:
     file: str | None
     pos: int | None
     log_id: str
+
+    @property
+    def proved(self) -> ProvedPosition:
+        """What is kept of the position with something that was proved there."""
+        return ProvedPosition(self.log_id, self.epoch, self.offset, self.executed)
 
     @property
     def order(self) -> tuple[int, int]:

@@ -50,6 +50,22 @@ class Chunk:
 
 
 @dataclass(frozen=True)
+class ReadUpTo:
+    """How far a table is read.
+
+    Attributes:
+        listed: where keys are listed: how many tables are listed completely.
+        low: the last key that was read; None before the first.
+    """
+
+    listed: int = 0
+    low: Key | None = None
+
+
+START = ReadUpTo()
+
+
+@dataclass(frozen=True)
 class TablePair:
     """A downstream table and the upstream tables that are replicated into it; all have the same columns, in order.
 

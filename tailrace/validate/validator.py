@@ -12,6 +12,7 @@ from pymysql.connections import Connection
 
 from schemas.tables import QualifiedName, TableFilter
 from schemas.wire.epoch import SchemaChanged
+from spark_consumer.apply.tables.validation import ProvedPosition
 from spark_consumer.epochs.letter_case import lower_route
 from spark_consumer.rules.config import ConsumerConfig
 from spark_consumer.rules.route import Router
@@ -21,8 +22,17 @@ from tailrace.servers import rows
 from tailrace.validate.history import BeingCopied, History
 from tailrace.validate.protocol import BATCH, ROUNDS, Key, Settled, chunk_suspects, settle
 from tailrace.validate.result import Report, TableReport
+from tailrace.validate.saved_run import Proved, SavedRun, structure_of
 from tailrace.validate.servers import PairSides, Servers
-from tailrace.validate.tables import Chunk, Collations, StructureChanged, TablePair, TableReader, pair_tables
+from tailrace.validate.tables import (
+    Chunk,
+    Collations,
+    ReadUpTo,
+    StructureChanged,
+    TablePair,
+    TableReader,
+    pair_tables,
+)
 
 Progress = Callable[[Report], None]
 
@@ -34,7 +44,11 @@ KEYS_OF_A_LIST = 1000
 
 
 class Validator:
-    """Validates tables one after the other; ``report`` has what is known so far."""
+    """Validates tables one after the other; ``report`` has what is known so far.
+
+    Args:
+        saved: what an interrupted run has proved, and where this one keeps what it proves.
+    """
 
     def __init__(
         self,
@@ -45,16 +59,18 @@ class Validator:
         max_rows_per_s: int,
         progress: Progress,
         rounds: int = ROUNDS,
+        saved: SavedRun | None = None,
     ) -> None:
         self._rounds = rounds
         self._servers, self._history, self._rules, self._where = servers, history, rules, where
-        self._rate, self._progress = max_rows_per_s, progress
+        self._rate, self._progress, self._saved = max_rows_per_s, progress, saved
         self.report = Report()
         self._pairs: Mapping[str, Sequence[str]] = {}
         self._above: Mapping[str, ComparedTable] = {}
         self._below: Mapping[str, ComparedTable] = {}
         self._parents: Mapping[tuple[str, str], set[tuple[str, str]]] = {}
-        self._since, self._passed = -1, False
+        self._first = self._since = ProvedPosition("", -1, -1, "")
+        self._passed = False
         self._goes_to: Callable[[str, str], str] = lambda db, table: ""
 
     @property
@@ -70,6 +86,7 @@ class Validator:
         """Read the tables of both servers, and find out which to validate: all, or some upstream tables."""
         servers = self._servers
         self._read_catalogs()
+        self._first = self._since
         with servers.reading("upstream"):
             upper = _ignores_letter_case(servers.upstream)
         with servers.reading("downstream"):
@@ -91,7 +108,7 @@ class Validator:
     def _read_catalogs(self) -> None:
         """Read the structures of both servers: the downstream's when the channel has passed the upstream's."""
         servers = self._servers
-        self._since = servers.position().offset
+        self._since = servers.position().proved
         with servers.reading("upstream"):
             self._above = read_catalog(servers.upstream, _every)
             self._collations_above = _collations(servers.upstream)
@@ -181,7 +198,7 @@ class Validator:
             self._structure_problem(report, concerns, pair)
             return None
         any_time = (target.db, target.name) in self._any_time
-        return replace(pair, any_time=any_time, parents=parents, since=self._since, concerns=concerns)
+        return replace(pair, any_time=any_time, parents=parents, since=self._since.offset, concerns=concerns)
 
     def concerns(self, name: str) -> Callable[[SchemaChanged], bool]:
         """Return a function that tells whether DDL may change a table's structure or rows."""
@@ -200,7 +217,7 @@ class Validator:
         """Note a difference of structures. Raise StructureChanged if DDL may be the reason."""
         if not self._passed:
             raise StructureChanged(f"{problem}, and the channel is behind")
-        self._history.check_structure(concerns, self._since)
+        self._history.check_structure(concerns, self._since.offset)
         report.set_problem(problem, "different")
 
     def _left_out(self, source: str) -> str:
@@ -214,8 +231,9 @@ class Validator:
 
     def _rows(self, report: TableReport, pair: TablePair) -> None:
         sides = self.sides(pair)
-        suspects: set[Key] = set()
-        for chunk, counts in _chunks(sides, self._servers, pair):
+        proved = self._resume(report, pair)
+        suspects = set(proved.open)
+        for chunk, counts, upto in _chunks(sides, self._servers, pair, proved.upto):
             number, found = chunk_suspects(sides, chunk)
             suspects |= found
             report.chunks += 1
@@ -223,13 +241,46 @@ class Validator:
             if len(suspects) >= BATCH:
                 self.settle(report, sides, suspects)
                 suspects = set()
+            if upto is not None:
+                self._save(report, replace(proved, upto=upto), suspects)
             self._progress(self.report)
             self._slow_down(sides.above)
             if report.different + report.pending > _MOST_SUSPECTS:
                 report.more = True
                 break
         self.settle(report, sides, suspects)
+        if not report.more:
+            self._save(report, replace(proved, upto=None), ())
         self._progress(self.report)
+
+    def _resume(self, report: TableReport, pair: TablePair) -> Proved:
+        """Return what an interrupted run has proved of a table; nothing if DDL or a copy of it came since then."""
+        structure = structure_of(pair, (self._collations_above, self._collations_below))
+        new = Proved(self._since, structure)
+        found = self._saved.take(report.table) if self._saved else None
+        now = self._servers.position()
+        if found is None or found.structure != structure:
+            return new
+        if not self._history.continues(found.position, now.proved):
+            return new
+        if any(self._history.was_copied(name, found.position.epoch, now.epoch) for name in pair.source_names):
+            return new
+        try:
+            self._history.check_structure(pair.concerns, found.position.offset)
+        except StructureChanged:
+            return new
+        report.rows, report.chunks = found.rows, found.chunks
+        self.report.rows_resumed += found.rows
+        self._first = min(self._first, found.position, key=lambda position: position.offset)
+        self.report.position = self._first.executed
+        return found
+
+    def _save(self, report: TableReport, proved: Proved, suspects: Collection[Key]) -> None:
+        if self._saved is None:
+            return
+        proved = replace(proved, rows=report.rows, chunks=report.chunks)
+        with self._servers.reading("downstream"):
+            self._saved.write(report.table, proved, {*suspects, *report.differing.keys(), *report.undecided})
 
     def sides(self, pair: TablePair) -> PairSides:
         """Return both sides of a pair."""
@@ -265,28 +316,35 @@ def _concerns(
     return any((db.lower(), table.lower()) in known or goes_to(db, table) == target for db, table in names)
 
 
-def _chunks(sides: PairSides, servers: Servers, pair: TablePair) -> Iterator[tuple[Chunk, bool]]:
-    """Yield the chunks of a table, and whether their rows count (not if they were counted before).
+def _chunks(
+    sides: PairSides, servers: Servers, pair: TablePair, begin: ReadUpTo | None
+) -> Iterator[tuple[Chunk, bool, ReadUpTo | None]]:
+    """Yield the chunks of a table, whether their rows count (not if they were counted before), and where they end.
 
     Ranges end at the upstream's keys; of merged tables, at those of the table that is listed first and then of
     the others. Where the servers order keys in different ways, each server's keys are listed in its own order and
     looked up on the other one.
     """
+    if begin is None:
+        return
     if pair.division == "whole":
-        yield Chunk(), True
+        yield Chunk(), True, None
     elif pair.division == "ranges":
-        yield from ((chunk, True) for chunk in _ranges(sides, servers, pair))
+        for chunk in _ranges(sides, servers, pair, begin.low):
+            yield chunk, True, ReadUpTo(0, chunk.high) if chunk.high else None
     else:
-        for table in pair.sources:
-            with servers.reading("upstream"):
-                yield from ((chunk, True) for chunk in _lists(sides.above, table))
-        with servers.reading("downstream"):
-            yield from ((chunk, False) for chunk in _lists(sides.below, pair.target))
+        tables = [*pair.sources, pair.target]
+        for listed, table in list(enumerate(tables))[begin.listed :]:
+            is_last = table is pair.target
+            reader = sides.below if is_last else sides.above
+            with servers.reading("downstream" if is_last else "upstream"):
+                for chunk, low in _lists(reader, table, begin.low if listed == begin.listed else None):
+                    yield chunk, not is_last, ReadUpTo(listed, low)
 
 
-def _ranges(sides: PairSides, servers: Servers, pair: TablePair) -> Iterator[Chunk]:
+def _ranges(sides: PairSides, servers: Servers, pair: TablePair, low: Key | None) -> Iterator[Chunk]:
     # The table with most rows gives the bounds; the ranges cover all keys of all tables.
-    size, low = chunk_rows(pair.sources[0]), None
+    size = chunk_rows(pair.sources[0])
     longest = sides.below, pair.target
     if len(pair.sources) == 1:
         longest = sides.above, pair.sources[0]
@@ -299,11 +357,10 @@ def _ranges(sides: PairSides, servers: Servers, pair: TablePair) -> Iterator[Chu
         low = high
 
 
-def _lists(reader: TableReader, table: ComparedTable) -> Iterator[Chunk]:
-    low: Key | None = None
+def _lists(reader: TableReader, table: ComparedTable, low: Key | None) -> Iterator[tuple[Chunk, Key]]:
     while keys := reader.keys_after(table, low, min(KEYS_OF_A_LIST, chunk_rows(table))):
-        yield Chunk(keys=tuple(keys))
         low = keys[-1]
+        yield Chunk(keys=tuple(keys)), low
 
 
 def _shown(pair: TablePair, settled: Settled) -> dict[Key, str]:

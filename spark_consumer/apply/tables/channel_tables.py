@@ -8,6 +8,7 @@ from spark_consumer.apply.tables import (
     nontransactional_info,
     position_store,
     validation,
+    validation_run,
     worker_info,
 )
 from spark_consumer.rules.channel import ChannelKey
@@ -20,6 +21,7 @@ _TABLES = {
     **audit.TABLES,
     **error_log.TABLES,
     "validation": validation.TABLE,
+    "validation_run": validation_run.TABLE,
 }
 
 
