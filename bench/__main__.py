@@ -21,8 +21,8 @@ from compose.databases import MySQL
 from compose.kafka import Kafka
 from schemas.access.server_url import ServerUrl
 from schemas.errors import ExitCode, TailraceError
-from tailrace.compare import compare_servers
 from tailrace.service.console import console
+from tailrace.validate import compare_servers
 
 _OUT = Path(__file__).parent / "out"
 _ROWS, _COPIED_ROWS = 600_000, 2_000_000
@@ -161,9 +161,9 @@ def _measure_peers(result: Result, directory: Path, backlog: Backlog) -> None:
 def _equal(backlog: Backlog, target: MySQL) -> bool:
     talk.print("comparing")
     compared = compare_servers(ServerUrl.parse(backlog.upstream.url()), ServerUrl.parse(target.url()))
-    if not compared.equal:
-        talk.print(str(compared), style="red", markup=False)
-    return compared.equal
+    for line in compared.not_equal:
+        talk.print(line, style="red", markup=False)
+    return compared.is_equal
 
 
 def _stop_servers(directory: Path) -> None:

@@ -23,8 +23,8 @@ from producer.kafka.topics import Topics
 from schemas.access.kafka_security import OPEN
 from schemas.access.server_url import ServerUrl
 from schemas.errors import StackError
-from tailrace.compare import compare_servers
 from tailrace.config.model import Kafka as KafkaSection
+from tailrace.validate import compare_servers
 
 DATABASE = "copied"
 TURNS = 3
@@ -133,9 +133,9 @@ def _by_tailrace(
         result.usage |= {name: meter.stop() for name, meter in meters.items()}
         talk.print("comparing")
         compared = compare_servers(ServerUrl.parse(upstream.url()), ServerUrl.parse(target.url()))
-        if not compared.equal:
-            talk.print(str(compared), style="red", markup=False)
-        result.equal = result.equal and compared.equal
+        for line in compared.not_equal:
+            talk.print(line, style="red", markup=False)
+        result.equal = result.equal and compared.is_equal
     return CopyTurn(result.rows / whole, result.rows / produced, 0.0)
 
 

@@ -19,7 +19,7 @@ from demo.summary import Summary, applied
 from demo.workload import Workload
 from schemas.access.server_url import ServerUrl
 from schemas.errors import ExitCode, StackError
-from tailrace.compare import CompareResult, compare_servers
+from tailrace.validate import Report, compare_servers
 
 #: the configuration file, which works for every command too
 FILE = "tailrace.toml"
@@ -81,19 +81,16 @@ class Demo:
         if not self._keep:
             self._stack.down()
 
-    def _compare(self) -> CompareResult:
+    def _compare(self) -> Report:
         self._display.milestone("comparing both servers, row by row and SHOW CREATE TABLE")
         info = self._stack.info()
         source, target = ServerUrl.parse(info.upstream), ServerUrl.parse(info.downstream)
         result = compare_servers(source, target, exclude=["tailrace.*"])
-        for table in result.tables:
-            if not table.equal:
-                self._display.milestone(f"{table.table}: {table.problem}", "bold red")
-                for line in (*table.detail, *(f"{d.key}: {d.kind}" for d in table.differences[:5])):
-                    self._display.milestone(f"    {line}", "red")
+        for line in result.not_equal:
+            self._display.milestone(line, "red")
         return result
 
-    def _summary(self, downstream: Database, scene: _Scene, result: CompareResult) -> Summary:
+    def _summary(self, downstream: Database, scene: _Scene, result: Report) -> Summary:
         sums = applied(downstream)
         return Summary(
             events=sums.events,
@@ -104,7 +101,7 @@ class Demo:
             lag_p99_s=round(scene.probes.percentile(99), 3),
             kills=scene.kills,
             tables=len(result.tables),
-            equal=result.equal and bool(result.tables),
+            equal=result.is_equal and bool(result.tables),
         )
 
 

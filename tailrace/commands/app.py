@@ -9,7 +9,6 @@ import typer
 from tailrace.commands import (
     channel,
     check,
-    compare,
     config,
     consume,
     copy,
@@ -48,7 +47,7 @@ app.command("copy")(copy.copy)
 app.command("reset")(reset.reset)
 app.command("check")(check.check)
 app.command("status")(status.status)
-app.command("compare")(compare.compare)
+app.command("compare")(validate.compare)
 app.command("validate")(validate.validate)
 app.add_typer(channel.app, name="channel")
 app.add_typer(config.app, name="config")

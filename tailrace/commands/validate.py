@@ -1,4 +1,4 @@
-"""``tailrace validate``: proves the rows of both servers equal while replication runs."""
+"""``tailrace validate`` and ``tailrace compare``: prove the rows of both servers equal, or show what differs."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from functools import partial
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, NoReturn
 
 import typer
 
@@ -76,10 +76,34 @@ def validate(
         is_different = _follow(loaded, channel, _seconds(every), max_rows_per_s)
         raise typer.Exit(ExitCode.DIVERGED if is_different else ExitCode.OK)
     ask = partial(_ask, producer_config(loaded)) if repair else None
-    with nullcontext() if as_json else _progress() as show:
+    with nullcontext() if as_json else _progress("validate") as show:
         report = run(
             loaded, channel, tuple(table or ()), where, max_rows_per_s, show, repair=ask, restart=restart
         )
+    _end(report, as_json)
+
+
+def compare(config: ConfigFile = DEFAULT_CONFIG, channel: Channel = None, as_json: AsJson = False) -> None:
+    """Compare upstream and downstream while nothing is written: every row of the channel's tables, and structures.
+
+    It is one validation of two servers at rest: it needs no Kafka, no GTIDs and no running consumer, and what is
+    written meanwhile counts as a difference. Where structures can be compared line by line, each line counts. Exit
+    code 4: there are differences.
+    """
+    from tailrace.config.addresses import source_url
+    from tailrace.config.channels import server_channel
+    from tailrace.validate import compare as run
+
+    loaded = read_config("compare", config)
+    rules = server_channel(loaded, channel)
+    with nullcontext() if as_json else _progress("compare") as show:
+        report = run(source_url(loaded), rules, show)
+    _end(report, as_json)
+
+
+def _end(report: Report, as_json: bool) -> NoReturn:
+    from schemas.errors import ExitCode
+
     if as_json:
         print_json(report.as_dict())
     else:
@@ -104,7 +128,7 @@ def _follow(config: Config, channel: str | None, every: float, max_rows_per_s: i
     from tailrace.validate import follow
 
     found: list[Report] = []
-    with _progress() as show:
+    with _progress("validate") as show:
         run_until_signalled(
             lambda stop: found.append(follow(config, channel, stop, every, max_rows_per_s, show))
         )
@@ -119,12 +143,12 @@ def _ask(config: ProducerConfig, tables: Sequence[str]) -> None:
 
 
 @contextmanager
-def _progress() -> Iterator[Callable[[Report], None]]:
+def _progress(command: str) -> Iterator[Callable[[Report], None]]:
     """Yield a function that shows how far a validation is."""
     from tailrace.service.progress import RateMeter, Snapshot, live_line
 
     meter = RateMeter()
-    with live_line("validate") as line:
+    with live_line(command) as line:
 
         def show(report: Report) -> None:
             remaining = report.rows_estimated - report.rows
@@ -168,8 +192,8 @@ def _print(report: Report) -> None:
         parts += [f"{table.pending:,} pending"] if table.pending else []
         parts += [table.problem] if table.problem else []
         console.print(f"{sign} {escape(table.table)}  {escape(', '.join(parts))}")
-        for key in table.keys:
-            console.print(f"    {escape(key)}")
+        for line in (*table.structure, *table.keys):
+            console.print(f"    {escape(line)}")
     console.print(str(report))
     if report.rows_resumed:
         resumed = counted(report.rows_resumed, "row")

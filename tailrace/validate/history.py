@@ -13,9 +13,9 @@ from schemas.wire.epoch import EpochCommitted, SchemaChanged
 from spark_consumer.apply.tables.validation import ProvedPosition
 from spark_consumer.epochs.log_reader import LogReader
 from spark_consumer.epochs.slices import LoggedEpoch
-from tailrace.compare.catalog import ComparedColumn
 from tailrace.reader.log import EpochReader
 from tailrace.reader.rows import Image
+from tailrace.validate.catalog import ComparedColumn
 from tailrace.validate.protocol import Key
 from tailrace.validate.tables import StructureChanged, TablePair
 

@@ -27,6 +27,7 @@ class TableReport:
         repaired: number of rows that were different before the table was copied again.
         problem: why the table as a whole is not equal, or not known to be; empty if only rows decide.
         whole: what ``problem`` makes of the table.
+        structure: the lines in which the structures differ, if servers at rest are compared.
         more: whether reading ended early, because very many rows differ.
     """
 
@@ -38,6 +39,7 @@ class TableReport:
     repaired: int = 0
     problem: str = ""
     whole: Verdict = "equal"
+    structure: list[str] = field(default_factory=list)
     more: bool = False
 
     @property
@@ -74,7 +76,18 @@ class TableReport:
 
     def as_dict(self) -> dict[str, Any]:
         """Return plain data for ``--json``."""
-        names = ("table", "rows", "chunks", "different", "repaired", "pending", "keys", "problem", "more")
+        names = (
+            "table",
+            "rows",
+            "chunks",
+            "different",
+            "repaired",
+            "pending",
+            "keys",
+            "problem",
+            "structure",
+            "more",
+        )
         return {**{name: getattr(self, name) for name in names}, "verdict": self.verdict}
 
 
@@ -105,6 +118,21 @@ class Report:
     @property
     def is_different(self) -> bool:
         return any(table.verdict == "different" for table in self.tables)
+
+    @property
+    def is_equal(self) -> bool:
+        """Whether each table is proved equal."""
+        return all(table.verdict == "equal" for table in self.tables)
+
+    @property
+    def not_equal(self) -> list[str]:
+        """A line for each table that is not proved equal, and for its first different rows."""
+        return [
+            f"{table.table}: {line}"
+            for table in self.tables
+            if table.verdict != "equal"
+            for line in (table.problem or table.verdict, *table.structure, *table.keys)
+        ]
 
     @property
     def rows(self) -> int:

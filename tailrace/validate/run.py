@@ -72,6 +72,7 @@ def validate(
         closing(connect(target_url(config))) as session,
         EpochReader(log.bootstrap_servers, log.prefix, log.kafka_security) as reader,
     ):
+        servers.check_gtids()
         history = History(LogReader(log), reader)
         _check_source(config, history)
         with servers.reading("downstream"):
@@ -134,6 +135,7 @@ def follow(
                 closing(connect(target_url(config))) as session,
                 EpochReader(log.bootstrap_servers, log.prefix, log.kafka_security) as reader,
             ):
+                servers.check_gtids()
                 history = History(LogReader(log), reader)
                 _check_source(config, history)
                 follower = Follower(

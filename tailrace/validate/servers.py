@@ -23,8 +23,8 @@ from spark_consumer.apply.tables.validation import ProvedPosition
 from spark_consumer.ddl import online_tables
 from spark_consumer.epochs.position import parse_like
 from spark_consumer.rules.channel import ChannelKey
-from tailrace.compare.chunks import connect_raw
 from tailrace.servers import Side, is_mariadb, message
+from tailrace.validate.chunks import connect_raw
 from tailrace.validate.history import History
 from tailrace.validate.protocol import Key
 from tailrace.validate.tables import StructureChanged, TablePair, TableReader
@@ -115,18 +115,20 @@ class Servers:
             [(version,)] = _rows(self.upstream, "SELECT VERSION()")
             old = self.mariadb or version.startswith((b"5.", b"8.0", b"8.1"))
             self._status = "SHOW MASTER STATUS" if old else "SHOW BINARY LOG STATUS"
-            if not self.mariadb:
-                [(mode,)] = _rows(self.upstream, "SELECT @@gtid_mode")
-                if mode != b"ON":
-                    raise UpstreamError(
-                        "TR203",
-                        "a validation needs GTIDs: only they tell whether the upstream shows a transaction",
-                        hint="set gtid_mode = ON, or stop writing and use `tailrace compare`",
-                    )
         with self.reading("downstream"):
             self.same_flavor = is_mariadb(self.downstream) == self.mariadb
             for connection in (self.upstream, self.downstream):
                 _rows(connection, "SET SESSION TRANSACTION ISOLATION LEVEL REPEATABLE READ")
+
+    def check_gtids(self) -> None:
+        """Raise UpstreamError if the upstream has no GTIDs."""
+        with self.reading("upstream"):
+            if not self.mariadb and _rows(self.upstream, "SELECT @@gtid_mode")[0][0] != b"ON":
+                raise UpstreamError(
+                    "TR203",
+                    "a validation needs GTIDs: only they tell whether the upstream shows a transaction",
+                    hint="set gtid_mode = ON, or stop writing and use `tailrace compare`",
+                )
 
     def close(self) -> None:
         """Close both connections."""

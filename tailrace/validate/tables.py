@@ -18,8 +18,8 @@ from pymysql.cursors import Cursor
 
 from schemas.tables import QualifiedName
 from schemas.wire.epoch import SchemaChanged
-from tailrace.compare.catalog import ComparedColumn, ComparedTable, align_enum_comparison
-from tailrace.compare.chunks import canonical_rows, in_order, json_columns, key_condition
+from tailrace.validate.catalog import ComparedColumn, ComparedTable, align_enum_comparison
+from tailrace.validate.chunks import canonical_rows, in_order, json_columns, key_condition
 from tailrace.validate.protocol import Digests, Key, Row, Rows, Sums
 
 _INTEGERS = {"tinyint", "smallint", "mediumint", "int", "bigint"}

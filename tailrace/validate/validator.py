@@ -16,9 +16,9 @@ from spark_consumer.apply.tables.validation import ProvedPosition
 from spark_consumer.epochs.letter_case import lower_route
 from spark_consumer.rules.config import ConsumerConfig
 from spark_consumer.rules.route import Router
-from tailrace.compare.catalog import ComparedTable, Pairing, read_catalog
-from tailrace.compare.chunks import chunk_rows
 from tailrace.servers import rows
+from tailrace.validate.catalog import ComparedTable, Pairing, read_catalog
+from tailrace.validate.chunks import chunk_rows
 from tailrace.validate.history import BeingCopied, History
 from tailrace.validate.protocol import BATCH, ROUNDS, Key, Settled, chunk_suspects, settle
 from tailrace.validate.result import Report, TableReport
@@ -95,11 +95,11 @@ class Validator:
         replicated = TableFilter(self._rules.include, self._rules.exclude, folds=upper).allows
         wanted = TableFilter(only, (), folds=upper).allows
         router = Router(routes, () if lower else None)
-        pairing = Pairing(replicated, router)
+        self._pairing = Pairing(replicated, router)
         self._goes_to = lambda db, table: ".".join(router.table(db, table)) if replicated(db, table) else ""
         self._pairs = {
             target: sources
-            for sources, target in pairing.pairs(self._above, self._below)
+            for sources, target in self._pairing.pairs(self._above, self._below)
             if any(wanted(self._above[name].db, self._above[name].name) for name in sources)
         }
         named = [name for sources in self._pairs.values() for name in sources]

@@ -16,8 +16,8 @@ from schemas.errors import DownstreamError
 from schemas.letter_case import lowered
 from spark_consumer.rules.config import ConsumerConfig
 from spark_consumer.rules.event_filter import EventRule
-from spark_consumer.rules.route import Route, Router
-from tailrace.compare.engine import compare_servers
+from spark_consumer.rules.route import Route
+from tailrace.validate import compare_servers
 from tests.support.applying.consuming import consume
 from tests.support.epochs.producer_case import Case, producer_case
 
@@ -96,8 +96,8 @@ def test_names_of_an_upstream_in_lower_case_are_so_everywhere(
         skipped = {(s.table, s.kind): s.events for e in case.published().epochs for s in e.skipped}
         assert skipped == {("foo", "statement"): 2}
         source, aim = (ServerUrl.parse(server.url()) for server in (folding, target))
-        found = compare_servers(source, aim, (f"{case.db.upper()}.Foo",), router=Router(routes), reads=2)
-        assert [(one.table, one.equal) for one in found.tables] == [(f"{case.db}.foo → {there}.foo", True)]
+        found = compare_servers(source, aim, (f"{case.db.upper()}.Foo",), routes=routes)
+        assert [(one.table, one.verdict) for one in found.tables] == [(f"{there}.foo", "equal")]
         target.execute(f"DROP DATABASE {there}")
 
 
@@ -115,9 +115,9 @@ def test_names_that_fall_together_on_the_downstream_stop_before_a_row(
         consume(config)
         assert _rows(folding, case.db, "foo") == _rows(upstream, case.db, "Foo") == [(1, 1, 5), (2, 2, None)]
         urls = [ServerUrl.parse(server.url()) for server in (upstream, folding)]
-        found = compare_servers(urls[0], urls[1], (f"{case.db}.*",), reads=2)
-        assert [(one.table, one.equal) for one in found.tables] == [
-            (f"{case.db}.Foo → {case.db}.foo", True), (f"{case.db}.t", True)]  # fmt: skip
+        found = compare_servers(urls[0], urls[1], (f"{case.db}.*",))
+        assert [(one.table, one.verdict) for one in found.tables] == [
+            (f"{case.db}.foo", "equal"), (f"{case.db}.t", "equal")]  # fmt: skip
         case.sql(
             "CREATE TABLE IF NOT EXISTS foo (id INT PRIMARY KEY, v INT, W INT)",
             "INSERT INTO foo VALUES (9, 9, 9)",
@@ -130,7 +130,7 @@ def test_names_that_fall_together_on_the_downstream_stop_before_a_row(
                 consume(config)
         assert len(_rows(folding, case.db, "foo")) == 2
         with pytest.raises(DownstreamError, match="TR618"):
-            compare_servers(urls[0], urls[1], (f"{case.db}.*",), reads=2)
+            compare_servers(urls[0], urls[1], (f"{case.db}.*",))
         consume(replace(config, exclude=(f"{case.db}.foo",)))
         assert len(_rows(folding, case.db, "foo")) == 2
 

@@ -13,9 +13,10 @@ from compose.databases import Database
 from schemas.access.server_url import ServerUrl
 from schemas.errors import DownstreamError
 from schemas.structure import TableStructure
+from spark_consumer.rules.config import ConsumerConfig
 from spark_consumer.rules.ddl_options import DdlOptions
 from spark_consumer.rules.expressions.filter import ExpressionRule
-from tailrace.compare import compare_servers
+from tailrace.validate import compare, compare_servers
 from tests.support.applying.apply_steps import apply_rows, open_channel, prepared_epochs
 from tests.support.applying.binlog_applied import Channel, definitions, epochs_since
 from tests.support.binlogs.binlog_rows import binlog_end
@@ -335,6 +336,7 @@ def test_they_may_be_in_innodb_instead(
     Channel(downstream, db, ddl=DdlOptions(engines="innodb")).apply(logged)
     assert set(_engines(downstream, db).values()) == {"InnoDB"}
     source, target = (ServerUrl.parse(server.url()) for server in (upstream, downstream))
-    assert not compare_servers(source, target, [f"{db}.*"], reads=1).equal
-    result = compare_servers(source, target, [f"{db}.*"], reads=1, engines=False)
-    assert result.equal, [table for table in result.tables if not table.equal]
+    assert not compare_servers(source, target, [f"{db}.*"]).is_equal
+    rules = ConsumerConfig("", "", target, include=(f"{db}.*",), ddl=DdlOptions(engines="innodb"))
+    result = compare(source, rules)
+    assert result.is_equal, result.not_equal

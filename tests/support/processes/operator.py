@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from schemas.access.server_url import ServerUrl
-from tailrace.compare import compare_servers
+from tailrace.validate import compare_servers
 
 DB = "cli_t"
 
@@ -58,7 +58,7 @@ class Operator:
 
     def equal(self) -> bool:
         urls = [ServerUrl.parse(server.url()) for server in (self.upstream, self.downstream)]
-        return compare_servers(urls[0], urls[1], [f"{DB}.*"], reads=2).equal
+        return compare_servers(urls[0], urls[1], [f"{DB}.*"]).is_equal
 
     def close(self) -> None:
         for process in self._running:

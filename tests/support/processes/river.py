@@ -13,7 +13,7 @@ from pathlib import Path
 from compose.databases import Database
 from compose.kafka import Kafka
 from schemas.access.server_url import ServerUrl
-from tailrace.compare import CompareResult, compare_servers
+from tailrace.validate import Report, compare_servers
 from tests.support.waiting import wait_until
 
 TAILRACE = Path(sys.executable).with_name("tailrace")
@@ -90,16 +90,14 @@ class River:
         code = self.run(command, crash_at=point)
         assert code == -signal.SIGKILL, (point, code, self.talk())
 
-    def compare(self) -> CompareResult:
+    def compare(self) -> Report:
         """Compare both servers row by row."""
-        return compare_servers(
-            ServerUrl.parse(self.upstream.url()), ServerUrl.parse(self.downstream.url()), (), ()
-        )
+        return compare_servers(ServerUrl.parse(self.upstream.url()), ServerUrl.parse(self.downstream.url()))
 
     def assert_equal(self) -> None:
         """Assert that both servers have the same tables and rows, and that each GTID was applied exactly once."""
         result = self.compare()
-        assert result.equal, [table for table in result.tables if not table.equal]
+        assert result.is_equal, result.not_equal
         batches = self.downstream.execute(
             "SELECT first_epoch, last_epoch FROM tailrace.applied_epochs ORDER BY first_epoch"
         )

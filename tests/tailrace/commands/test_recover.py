@@ -114,7 +114,7 @@ def channel(it: River, columns: str) -> tuple[object, ...]:
 
 def unequal(it: River) -> list[str]:
     """The tables in which the servers differ."""
-    return [table.table for table in it.compare().tables if not table.equal]
+    return [table.table for table in it.compare().tables if table.verdict != "equal"]
 
 
 def assert_each_once(it: River, total: int | None = None) -> None:

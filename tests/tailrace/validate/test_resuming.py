@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 
 from spark_consumer.apply.tables.validation import ProvedPosition
 from spark_consumer.target.session import closing, connect
-from tailrace.compare.catalog import ComparedColumn, ComparedTable
 from tailrace.validate import Report
+from tailrace.validate.catalog import ComparedColumn, ComparedTable
 from tailrace.validate.protocol import chunk_suspects
 from tailrace.validate.saved_run import Proved, structure_of
 from tailrace.validate.tables import Chunk, ReadUpTo, TablePair

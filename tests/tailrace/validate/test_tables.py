@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tailrace.compare.catalog import ComparedColumn, ComparedTable
+from tailrace.validate.catalog import ComparedColumn, ComparedTable
 from tailrace.validate.history import _UNKNOWN, _matching, _of_log, _of_server
 from tailrace.validate.protocol import Key
 from tailrace.validate.tables import Division, TablePair, pair_tables

@@ -178,12 +178,12 @@ def create_statement(connection: Connection[Any], table: ComparedTable) -> str:
     return re.sub(r"(?m)^(\)[^'\n]*?) AUTO_INCREMENT=\d+", r"\1", _text(row[1]))
 
 
-def structure_lines(source: str, target: str) -> tuple[str, ...]:
+def structure_lines(source: str, target: str) -> list[str]:
     """Return the lines in which two structures differ, as a diff without context."""
     diff = difflib.unified_diff(
-        source.splitlines(), target.splitlines(), "source", "target", lineterm="", n=0
+        source.splitlines(), target.splitlines(), "upstream", "downstream", lineterm="", n=0
     )
-    return tuple(line for line in diff if not line.startswith("@@"))
+    return [line for line in diff if not line.startswith("@@")]
 
 
 def plain_structure(table: ComparedTable) -> str:

@@ -2,24 +2,20 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
-from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
-import pymysql
 from pymysql.connections import Connection
-from pymysql.cursors import Cursor, SSCursor
+from pymysql.cursors import Cursor
 
 from schemas.access.server_url import ServerUrl
-from tailrace.compare.catalog import ComparedColumn, ComparedTable
 from tailrace.servers import Side, connect
+from tailrace.validate.catalog import ComparedColumn, ComparedTable
 
 Row = tuple[bytes | None, ...]
 Key = tuple[bytes, ...]
 
-_BUCKETS = 4096
 _CHUNK_BYTES = 8 << 20
 _CHUNK_ROWS = 20_000
 
@@ -32,31 +28,9 @@ def connect_raw(url: ServerUrl, side: Side) -> Connection[Any]:
     return connect(url, side, init_command=session, **raw)
 
 
-def select_list(table: ComparedTable) -> list[str]:
-    """Return the expressions that select a row: the exact values of all columns, then the key's to order by."""
-    return [c.selected for c in table.columns] + [c.ordered for c in table.key]
-
-
 def chunk_rows(table: ComparedTable) -> int:
     """Return how many rows of a table make a chunk of bounded memory."""
     return max(50, min(_CHUNK_ROWS, _CHUNK_BYTES // max(table.average_row_bytes, 64)))
-
-
-def key_of(table: ComparedTable, row: Row) -> Key:
-    """Return the key of a row that ``select_list`` selected; no part of a key is NULL."""
-    return tuple(part or b"" for part in row[len(table.columns) :])
-
-
-def read_range(
-    connection: Connection[Any], table: ComparedTable, low: Key | None, high: Key | None, limit: int
-) -> list[Row]:
-    """Return the rows with ``low < key <= high`` in the key's order, at most ``limit``."""
-    conditions = []
-    if low is not None:
-        conditions.append(key_condition(table.key, low, ">", ">"))
-    if high is not None:
-        conditions.append(key_condition(table.key, high, "<", "<="))
-    return in_order(connection, table, select_list(table), " AND ".join(conditions), limit)
 
 
 def in_order(
@@ -95,47 +69,6 @@ def key_condition(key: Sequence[ComparedColumn], values: Key, operator: str, las
         sign = last if i == len(key) - 1 else operator
         alternatives.append(" AND ".join([*equal, f"{column.ordered} {sign} {column.literal(values[i])}"]))
     return "(" + " OR ".join(f"({a})" for a in alternatives) + ")"
-
-
-def _stream(connection: Connection[Any], table: ComparedTable) -> Iterator[Row]:
-    with connection.cursor(SSCursor) as cursor:
-        cursor.execute(f"SELECT {', '.join(c.selected for c in table.columns)} FROM {table.quoted}")
-        yield from cursor
-
-
-def row_digest(row: Row) -> int:
-    """Return a digest of 128 bits. It includes the values' lengths, so that different rows have different texts."""
-    parts = [b"N" if value is None else b"%d:" % len(value) + value for value in row]
-    return int.from_bytes(hashlib.blake2b(b"".join(parts), digest_size=16).digest(), "big")
-
-
-def digest_table(connection: Connection[Any], table: ComparedTable) -> tuple[int, list[int]]:
-    """Return the row count and the sums of row digests by bucket, which do not depend on the rows' order."""
-    sums, count = [0] * _BUCKETS, 0
-    for row in _stream(connection, table):
-        digest = row_digest(row)
-        sums[digest % _BUCKETS] += digest
-        count += 1
-    return count, sums
-
-
-def rows_in_buckets(
-    connection: Connection[Any], table: ComparedTable, buckets: frozenset[int], limit: int
-) -> Counter[Row]:
-    """Return the rows of ``buckets`` and how often each occurs, at most ``limit`` distinct rows."""
-    found: Counter[Row] = Counter()
-    for row in _stream(connection, table):
-        if row_digest(row) % _BUCKETS in buckets and (row in found or len(found) < limit):
-            found[row] += 1
-    return found
-
-
-NO_SUCH_TABLE = 1146
-
-
-def table_is_gone(error: pymysql.MySQLError) -> bool:
-    """Return whether a statement failed because a DDL has dropped or renamed the table."""
-    return bool(error.args) and error.args[0] == NO_SUCH_TABLE
 
 
 def json_columns(source: ComparedTable, target: ComparedTable) -> list[int]:
