@@ -21,7 +21,7 @@ import pymysql
 import structlog
 from pymysql.connections import Connection
 
-from producer.copy.order import ForeignKey, TableOrder, in_order, table_order
+from producer.copy.order import in_order
 from producer.copy.row_encoder import session_setup
 from producer.events.query_event import (
     EXPLICIT_DEFAULTS_FOR_TIMESTAMP,
@@ -71,7 +71,7 @@ _DATABASES: dict[Flavor, str] = {
 }
 _TABLES = "SELECT TABLE_SCHEMA, TABLE_NAME FROM information_schema.TABLES WHERE TABLE_TYPE IN %s"
 _FOREIGN_KEYS = (
-    "SELECT CONSTRAINT_SCHEMA, TABLE_NAME, UNIQUE_CONSTRAINT_SCHEMA, REFERENCED_TABLE_NAME, DELETE_RULE, UPDATE_RULE"
+    "SELECT CONSTRAINT_SCHEMA, TABLE_NAME, UNIQUE_CONSTRAINT_SCHEMA, REFERENCED_TABLE_NAME"
     " FROM information_schema.REFERENTIAL_CONSTRAINTS"
 )
 _ROUTINES = "SELECT ROUTINE_TYPE, ROUTINE_SCHEMA, ROUTINE_NAME FROM information_schema.ROUTINES"
@@ -174,19 +174,13 @@ class ObjectReader:
             if self._tables.allows_database(self._folded(row[0]))
         ]
 
-    def tables(self) -> TableOrder:
-        """Return the tables in the order of their copies, without sequences."""
-        names = self._listed(("BASE TABLE", "SYSTEM VERSIONED"))
-        keys = [
-            ForeignKey(
-                (self._folded(row[0]), self._folded(row[1])),
-                (self._folded(row[2]), self._folded(row[3])),
-                str(row[4]),
-                str(row[5]),
-            )
-            for row in query(self._connection, _FOREIGN_KEYS)
-        ]
-        return table_order(names, keys)
+    def tables(self) -> list[QualifiedName]:
+        """Return the tables without sequences, parents before the children of their foreign keys."""
+        parents: dict[QualifiedName, set[QualifiedName]] = {}
+        for row in query(self._connection, _FOREIGN_KEYS):
+            db, table, parent_db, parent = map(self._folded, row)
+            parents.setdefault((db, table), set()).add((parent_db, parent))
+        return in_order(self._listed(("BASE TABLE", "SYSTEM VERSIONED")), parents)
 
     def sequences(self) -> list[QualifiedName]:
         """Return MariaDB's sequences, which tables may use as defaults."""

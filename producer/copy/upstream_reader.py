@@ -152,6 +152,13 @@ class UpstreamReader:
         try:
             with upstream_errors(self._url):
                 self._definition(*self._connected(), work, is_held=True)
+        except NotVisible:
+            raise UpstreamError(
+                "TR212",
+                "the table cannot be copied: it was dropped just now",
+                where=Where(table=".".join(name)),
+                hint="nothing was asked for; ask again",
+            ) from None
         except TailraceError:
             self.close()
             raise
@@ -317,7 +324,7 @@ class UpstreamReader:
             if work.is_begun:
                 found = (*reader.routines(), *reader.views(), *reader.events())
                 return lambda visible: ObjectsFound(work=work, visible=visible, statements=found)
-            databases, names = tuple(reader.databases()), (*reader.tables().names, *reader.sequences())
+            databases, names = tuple(reader.databases()), (*reader.tables(), *reader.sequences())
         refused = self._refused(connection, info, work, names) if work.is_complete else {}
         return lambda visible: TablesFound(
             work=work, visible=visible, names=names, statements=databases, refused=refused

@@ -84,7 +84,13 @@ def _rights(facts: SourceFacts) -> list[Result]:
     if any(map(_reason, facts.tables or ())):
         why = "tables without a key or without transactions cannot be copied"
         needs.append(RequiredRights("copy_locks", ("LOCK TABLES",), why, "schema", error="TR202"))
-    return rights_results("upstream", facts.account, needs, facts.reach)
+    found = rights_results("upstream", facts.account, needs, facts.reach)
+    # The findings about the upstream have SELECT too. Without it a copy is impossible.
+    return [one for one in found if not (one.code == "copy_select" and _is_known(one))]
+
+
+def _is_known(result: Result) -> bool:
+    return isinstance(result, Finding) and result.level != "block"
 
 
 def _impossible(tables: Sequence[SourceTable]) -> list[Result]:

@@ -7,7 +7,7 @@ from itertools import pairwise
 from hypothesis import given
 from hypothesis import strategies as st
 
-from producer.copy.order import ForeignKey, in_order, table_order
+from producer.copy.order import in_order
 
 _NAMES = st.tuples(st.just("d"), st.sampled_from("abcdefgh"))
 
@@ -36,19 +36,3 @@ def test_long_chains() -> None:
     names = [("d", f"{i:05}") for i in range(20_000)]
     needs = {name: [after] for name, after in pairwise(names)}
     assert in_order(names, needs) == names[::-1]
-
-
-def test_tables_with_foreign_keys() -> None:
-    """Parents first, circles and tables that refer to themselves somewhere; cascades by child."""
-    a, b, c, d, other = (("s", name) for name in ("a", "b", "c", "d", "other"))
-    keys = [
-        ForeignKey(a, c, "NO ACTION", "RESTRICT"),
-        ForeignKey(b, b, "CASCADE", "NO ACTION"),
-        ForeignKey(c, d, "NO ACTION", "SET NULL"),
-        ForeignKey(d, c, "NO ACTION", "NO ACTION"),
-        ForeignKey(d, other, "SET DEFAULT", "NO ACTION"),
-        ForeignKey(other, a, "CASCADE", "CASCADE"),
-    ]
-    found = table_order([a, b, c, d], keys)
-    assert found.names == (d, c, a, b)
-    assert found.cascades == {b: {b}, c: {d}, d: {other}}

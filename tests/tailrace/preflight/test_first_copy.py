@@ -51,6 +51,12 @@ def test_nothing_is_said_against_a_server_that_can_be_copied() -> None:
     assert _not_ok(source_findings(GOOD)) == {}
 
 
+def test_a_right_that_every_producer_needs_is_a_finding_of_the_copy_only_if_it_is_missing() -> None:
+    assert not any(one.code == "copy_select" for one in source_findings(GOOD))
+    found = _not_ok(source_findings(replace(GOOD, account=_account("SHOW VIEW, EVENT ON *.*"))))
+    assert found["copy_select"].level == "block"
+
+
 def test_what_cannot_be_copied_is_named() -> None:
     tables = [
         replace(KEYED, hidden_parent=("hr", "people")),
