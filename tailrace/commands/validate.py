@@ -43,9 +43,13 @@ def validate(
         ),
     ] = False,
     every: Annotated[
-        str,
-        typer.Option("--every", metavar="DURATION", help="With --follow: when all rows are validated again."),
-    ] = "24h",
+        str | None,
+        typer.Option(
+            "--every",
+            metavar="DURATION",
+            help="With --follow: when all rows are validated again; default: validate.every, or 24h.",
+        ),
+    ] = None,
     as_json: AsJson = False,
 ) -> None:
     """Prove every row of the channel's tables equal, while replication runs and both servers are written to.
@@ -62,8 +66,8 @@ def validate(
     tables again. It runs on the producer's machine.
 
     --follow looks at the rows that each applied epoch changes a moment later, and at all rows of each table once in
-    --every. What it has proved, and what differs, is in `tailrace.validation` on the downstream and in `tailrace
-    status`. It ends with SIGTERM or Ctrl-C, and the next start goes on from there.
+    --every or [validate] every. What it has proved, and what differs, is in `tailrace.validation` on the downstream
+    and in `tailrace status`. It ends with SIGTERM or Ctrl-C, and the next start goes on from there.
     """
     from schemas.errors import ExitCode
     from tailrace.assemble.settings import producer_config
@@ -111,9 +115,11 @@ def _end(report: Report, as_json: bool) -> NoReturn:
     raise typer.Exit(ExitCode.DIVERGED if report.is_different else ExitCode.OK)
 
 
-def _seconds(text: str) -> float:
+def _seconds(text: str | None) -> float | None:
     from schemas.settings import parse_duration
 
+    if text is None:
+        return None
     try:
         seconds = parse_duration(text)
     except ValueError as error:
@@ -122,7 +128,7 @@ def _seconds(text: str) -> float:
     return seconds
 
 
-def _follow(config: Config, channel: str | None, every: float, max_rows_per_s: int) -> bool:
+def _follow(config: Config, channel: str | None, every: float | None, max_rows_per_s: int) -> bool:
     """Validate until a signal comes; returns whether something differs."""
     from tailrace.service.lifecycle import run_until_signalled
     from tailrace.validate import follow

@@ -32,6 +32,7 @@ from producer.settings import CopySettings, EpochSettings, RelaySettings, SkipRu
 from relay_store.purge.purge import PurgeRules
 from schemas.access.server_url import ServerUrl
 from schemas.errors import ConfigError, TailraceError
+from schemas.settings import Span
 from schemas.tables import TableFilter
 from spark_consumer.rules.channel import NAME as CHANNEL_NAME
 from spark_consumer.rules.config import ConsumerSettings
@@ -269,6 +270,14 @@ class Consumer(Section, ConsumerSettings):  # type: ignore[misc]
     )
 
 
+class Validate(Section):
+    """`tailrace validate --follow`, which validates a channel's rows without end."""
+
+    every: Span = Field(
+        default=86_400, description="how often all rows of a table are validated again: 90m, 24h"
+    )
+
+
 class Tables(Section):
     """Which tables are replicated. Patterns are <database>.<table>, with * and ? as wildcards."""
 
@@ -369,6 +378,8 @@ class Config(BaseSettings):
     copies: Copy = Field(default=Copy(), alias="copy")
     target: Target | None = None
     consumer: Consumer = Consumer()
+    # Pydantic's models have a method `validate` too.
+    validation: Validate = Field(default=Validate(), alias="validate")
     tables: Tables = Tables()
     filters: tuple[Filter, ...] = ()
     routes: tuple[RouteRule, ...] = ()

@@ -105,7 +105,7 @@ def follow(
     config: Config,
     channel: str | None,
     stop: Event,
-    every: float = 86_400.0,
+    every: float | None = None,
     max_rows_per_s: int = 0,
     progress: Progress | None = None,
 ) -> Report:
@@ -114,8 +114,9 @@ def follow(
     What is proved is in ``tailrace.validation``, from which another run goes on. An unreachable server is waited for.
 
     Args:
-        every: seconds between two validations of a table in full.
+        every: seconds between two validations of a table in full; default: ``[validate] every``.
     """
+    every = config.validation.every if every is None else every
     channel = channel or config.consumer.channel
     rules = server_channel(config, channel)
     config = config.for_channel(channel)

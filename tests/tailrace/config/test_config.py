@@ -128,6 +128,17 @@ def test_a_missing_file_says_how_to_get_one(tmp_path: Path) -> None:
         load(tmp_path / "none.toml")
 
 
+def test_a_section_whose_name_is_a_method_of_the_model(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Pydantic's models have methods `copy` and `validate`."""
+    text = '[validate]\nevery = "90m"\n[copy]\nconnections = 3\n'
+    config = _load(tmp_path, text)
+    assert (config.validation.every, config.copies.connections) == (5400, 3)
+    monkeypatch.setenv("TAILRACE_VALIDATE_EVERY", "2h")
+    assert _load(tmp_path, text).validation.every == 7200
+
+
 def test_the_environment_wins_over_the_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TAILRACE_KAFKA_BOOTSTRAP_SERVERS", "k1:9092")
     monkeypatch.setenv("TAILRACE_TABLES_INCLUDE", '["a.*"]')
