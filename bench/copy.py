@@ -13,7 +13,7 @@ from rich.console import Console
 
 from bench import copy_lag
 from bench.copy_result import CopyResult, CopyTurn
-from bench.drain import wait_until
+from bench.drain import PAUSE_S, Ask, kept_connection, wait_until
 from bench.meter import Meter
 from bench.processes import measured
 from compose.databases import MySQL
@@ -127,7 +127,8 @@ def _by_tailrace(
         result.usage["produce"] = produce.usage_at_end()
         produced = time.perf_counter() - begin
         last = _last_epoch(kafka, directory.name)
-        wait_until(lambda: _applied(target) >= last, 0.05, consume)
+        with kept_connection(target) as ask:
+            wait_until(lambda: _applied(ask) >= last, PAUSE_S, consume)
         whole = time.perf_counter() - begin
         result.usage["consume"] = consume.usage_at_end(stop=True)
         result.usage |= {name: meter.stop() for name, meter in meters.items()}
@@ -218,10 +219,7 @@ def _last_epoch(kafka: Kafka, prefix: str) -> int:
     return last.epoch
 
 
-def _applied(target: MySQL) -> int:
+def _applied(ask: Ask) -> int:
     """The last epoch that the downstream has, -1 before the first."""
-    try:
-        rows = target.execute("SELECT epoch FROM tailrace.relay_log_info")
-    except Exception:  # the schema is just being created
-        return -1
+    rows = ask("SELECT epoch FROM tailrace.relay_log_info")
     return int(rows[0][0]) if rows else -1

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable
-from contextlib import ExitStack
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, closing, contextmanager, suppress
 from datetime import datetime
 from pathlib import Path
+from typing import Any
+
+import pymysql
 
 from bench.backlog import Backlog
 from bench.meter import Meter, Usage
@@ -18,6 +21,9 @@ from schemas.errors import StackError
 from schemas.gtid.sets import MysqlGtidSet
 
 _PATIENCE_S = 900.0
+#: between two questions whether all is there
+PAUSE_S = 0.1
+Ask = Callable[[str], list[tuple[Any, ...]]]
 
 
 def write_config(directory: Path, backlog: Backlog, kafka: Kafka, target: MySQL, prefix: str) -> Path:
@@ -75,21 +81,31 @@ def drain(config: Path, target: MySQL, kafka: Kafka, gtids: str) -> tuple[float,
         consume = stack.enter_context(
             measured("drain.consume", ["tailrace", "consume", *arguments], directory)
         )
-        wait_until(lambda: _applied(target).contains(wanted), 0.05, produce, consume)
+        with kept_connection(target) as ask:
+            wait_until(lambda: _applied(ask).contains(wanted), PAUSE_S, produce, consume)
         seconds = time.perf_counter() - begin
         usages = {each.name: each.usage_at_end(stop=True) for each in (produce, consume)}
     return seconds, usages | {name: meter.stop() for name, meter in meters.items()}
 
 
-def _applied(target: MySQL) -> MysqlGtidSet:
-    found = target.execute("SELECT COUNT(*) FROM information_schema.tables WHERE table_schema = 'tailrace'")
-    if not found[0][0]:
-        return MysqlGtidSet()
-    try:
-        rows = target.execute("SELECT executed_gtid_set FROM tailrace.relay_log_info")
-    except Exception:  # the schema is just being created
-        return MysqlGtidSet()
+def _applied(ask: Ask) -> MysqlGtidSet:
+    rows = ask("SELECT executed_gtid_set FROM tailrace.relay_log_info")
     return MysqlGtidSet.parse(rows[0][0]) if rows else MysqlGtidSet()
+
+
+@contextmanager
+def kept_connection(server: MySQL) -> Iterator[Ask]:
+    """Yield a function that returns a query's rows, always on one connection: a new one costs the server more."""
+    with closing(server.connect()) as connection, connection.cursor() as cursor:
+
+        def ask(sql: str) -> list[tuple[Any, ...]]:
+            # The table may be just being created.
+            with suppress(pymysql.err.ProgrammingError, pymysql.err.OperationalError):
+                cursor.execute(sql)
+                return list(cursor.fetchall())
+            return []
+
+        yield ask
 
 
 def wait_until(done: Callable[[], bool], pause: float, *programs: Measured) -> None:
@@ -116,19 +132,20 @@ def replica(backlog: Backlog, target: MySQL) -> tuple[float, Usage]:
     begin = time.perf_counter()
     target.execute("START REPLICA")
     sql = f"SELECT GTID_SUBSET('{backlog.gtids}', @@GLOBAL.gtid_executed)"
-    wait_until(lambda: bool(target.execute(sql)[0][0]) or _replica_failed(target), 0.05)
+    with kept_connection(target) as ask:
+        wait_until(lambda: bool(ask(sql)[0][0]) or _replica_failed(ask, target), PAUSE_S)
     seconds = time.perf_counter() - begin
     usage = meter.stop()
     target.execute("STOP REPLICA")
     return seconds, usage
 
 
-def _replica_failed(target: MySQL) -> bool:
+def _replica_failed(ask: Ask, target: MySQL) -> bool:
     sql = (
         "SELECT LAST_ERROR_MESSAGE FROM performance_schema.replication_connection_status UNION ALL"
         " SELECT LAST_ERROR_MESSAGE FROM performance_schema.replication_applier_status_by_worker"
     )
-    errors = [str(row[0]) for row in target.execute(sql) if row[0]]
+    errors = [str(row[0]) for row in ask(sql) if row[0]]
     if errors:
         raise StackError("TR725", f"the replica stopped: {errors[0]}", hint=f"see {target.log}")
     return False

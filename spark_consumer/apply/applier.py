@@ -5,7 +5,7 @@ The protocol, in order:
 0. Read the position. A slice that is already applied ends here. Check that no event of the downstream changes
    replicated rows.
 1. If the slice has parts, workers apply them, each in its own transaction
-   (``spark_consumer.apply.workers.apply_part``). Rows of copies are written on several connections (``copied.py``).
+   (``spark_consumer.apply.workers.apply_part``). Executors write rows of copies (``copied.py``).
 2. Set the next number of the ledger; BEGIN.
 3. Read the channel's row FOR UPDATE. It is an error if another consumer has taken over, if the slice does not start at
    the position, or if workers have applied a part of another slice.
@@ -41,7 +41,14 @@ from spark_consumer.apply.ddl.outcome import await_predecessor
 from spark_consumer.apply.ddl.run import DdlApplier
 from spark_consumer.apply.ledger import Ledger, choose_ledger, numbered_transaction
 from spark_consumer.apply.planner import Downstream
-from spark_consumer.apply.prepared import AfterDdl, PreparedParts, PreparedRows, SingleSlice
+from spark_consumer.apply.prepared import (
+    AfterDdl,
+    PreparedCopy,
+    PreparedParts,
+    PreparedRows,
+    SingleSlice,
+    Transaction,
+)
 from spark_consumer.apply.side_writes import SideWrites
 from spark_consumer.apply.tables import audit, error_log, nontransactional_info, position_store, worker_info
 from spark_consumer.apply.tables.error_log import Directive
@@ -115,7 +122,6 @@ class Applier:
         self.connection = connection
         self._ledger, self._ddl, self._side_writes = state.ledger, ddl, side_writes
         self._worker_pool = worker_pool
-        self._copy_writers = copied.CopyWriters(config)
         self.position = state.position
         #: the fencing token under which it writes
         self.token = state.position.fencing_token
@@ -143,7 +149,7 @@ class Applier:
         try:
             return self.connection.with_retries(lambda: self._apply_once(prepared))
         except TailraceError as error:
-            if isinstance(prepared, PreparedRows) and prepared.copied:
+            if isinstance(prepared, PreparedCopy):
                 raise error.but(applied=copied.APPLIED) from error.__cause__
             raise
 
@@ -167,9 +173,8 @@ class Applier:
         if before is None:
             return Applied(0, NOTHING_COUNTED if isinstance(prepared, AfterDdl) else prepared.row_counts)
         self._side_writes.check_events(self.session, slice_.where)
-        applied = (
-            self._apply_rows(prepared, before) if slice_.ddl is None else self._apply_ddl(prepared, before)
-        )
+        ready = self._write_copied(prepared) if isinstance(prepared, PreparedCopy) else prepared
+        applied = self._apply_rows(ready, before) if slice_.ddl is None else self._apply_ddl(ready, before)
         reached("apply.after_commit")
         self._has_error = False
         found = position_store.read(self.session, self._channel)
@@ -185,14 +190,14 @@ class Applier:
             return None
         return self.position
 
-    def _apply_rows(self, prepared: SingleSlice, before: Position) -> Applied:
+    def _apply_rows(self, prepared: Transaction, before: Position) -> Applied:
         numbers = self._apply_parts(prepared, before)
         tables = online_tables.from_json(before.online_tables).touched(prepared.slice_)
         self._hidden = tables.names
         # The slice's own number follows those of its parts.
         return self._commit(prepared, before, before.ledger_seq + numbers + 1, tables)
 
-    def _apply_ddl(self, prepared: SingleSlice, before: Position) -> Applied:
+    def _apply_ddl(self, prepared: Transaction, before: Position) -> Applied:
         """Run step 4, and apply the rows of the DDL's transaction."""
         slice_ = prepared.slice_
         directive = self.directives.get(EventId(slice_.first.epoch, DDL))
@@ -226,7 +231,7 @@ class Applier:
 
     def _commit(
         self,
-        prepared: SingleSlice,
+        prepared: Transaction,
         before: Position,
         number: int,
         tables: OnlineTables,
@@ -255,7 +260,7 @@ class Applier:
         self._unfinished = unfinished
         return Applied(made.statements, made.row_counts)
 
-    def _lock_position(self, slice_: Slice, prepared: SingleSlice | None = None) -> None:
+    def _lock_position(self, slice_: Slice, prepared: Transaction | None = None) -> None:
         """Step 3: lock the channel's row, and check that the slice starts at the position."""
         session = self.session
         found = position_store.read(session, self._channel, lock=True)
@@ -330,15 +335,13 @@ class Applier:
         if counts := made.counts | (translated.counts if translated else {}):
             audit.count(session, self._channel, counts)
 
-    def _apply_parts(self, prepared: SingleSlice, before: Position) -> int:
+    def _apply_parts(self, prepared: Transaction, before: Position) -> int:
         """Run step 1 if the slice has parts; return how many numbers of the ledger the parts have."""
         if isinstance(prepared, PreparedParts):
             for part in prepared.parts:
                 self._side_writes.check_tables(self.session, part.writes.tables, prepared.slice_.where)
             self._run_parts(prepared, before)
             return len(prepared.parts)
-        if isinstance(prepared, PreparedRows) and prepared.copied:
-            self._write_copied(prepared)
         if isinstance(prepared, AfterDdl) or prepared.rest_of is None:
             return 0
         parts = prepared.rest_of.parts
@@ -353,11 +356,12 @@ class Applier:
         run_all(self.session, self._worker_pool, context, prepared.parts, lambda: self._renewed(context))
         reached("worker.after_parts")
 
-    def _write_copied(self, prepared: PreparedRows) -> None:
+    def _write_copied(self, prepared: PreparedCopy) -> PreparedRows:
         """Write rows of copies."""
-        self._side_writes.check_tables(self.session, prepared.copied_tables, prepared.slice_.where)
-        self._copy_writers.write(prepared.slice_, prepared.copied, self.token)
+        self._side_writes.check_tables(self.session, prepared.tables, prepared.slice_.where)
+        written = copied.write_slice(self._config, self.token, prepared)
         reached("copied.after_rows")
+        return written
 
     def _renewed(self, context: PartContext) -> PartContext:
         self._renew_token()
@@ -397,8 +401,6 @@ class Applier:
     def abort(self) -> None:
         """End all waiting and break the open connections. Another thread calls this."""
         self.connection.abort()
-        self._copy_writers.abort()
 
     def close(self) -> None:
-        self._copy_writers.close()
         self.connection.close()

@@ -1,4 +1,4 @@
-"""A slice that is ready to be applied: its statements, its four forms, and how the executors' results become one.
+"""A slice that is ready to be applied: its statements, its five forms, and how the executors' results become one.
 
 Rows that are already read are verified: they are exactly those of the epochs.
 """
@@ -19,7 +19,7 @@ from spark_consumer.apply.tables.nontransactional_info import RowPosition, Table
 from spark_consumer.apply.tables.worker_info import UnfinishedPart
 from spark_consumer.epochs.slices import Slice
 from spark_consumer.plan.counters import NOTHING_COUNTED, RowCounts
-from spark_consumer.plan.plan import SlicePlan, TablePlan
+from spark_consumer.plan.plan import ApplyMode, SlicePlan, TablePlan
 from spark_consumer.plan.refusal import Event, cut_values
 from spark_consumer.plan.statements import Limits, Statement
 from spark_consumer.rows.ordered import (
@@ -39,7 +39,7 @@ from spark_consumer.rows.results import (
     TracedRow,
     UnwrittenCounts,
 )
-from spark_consumer.rows.slice_rows import verify
+from spark_consumer.rows.slice_rows import SliceRows, verify
 from spark_consumer.target.session import Flavor
 
 _log = structlog.get_logger()
@@ -147,7 +147,7 @@ class PreparedRows:
 
     Attributes:
         row_counts: the counts of the stages.
-        copied: rows of copies, which several connections write before that transaction.
+        copied: the number of statements that have written rows of copies before that transaction.
         nontransactional: the changes of tables without transactions.
         events: the row changes of a slice that is applied row by row.
         directives: an operator's decisions about some of them.
@@ -157,7 +157,7 @@ class PreparedRows:
     slice_: Slice
     writes: Writes = field(default_factory=Writes)
     row_counts: RowCounts = NOTHING_COUNTED
-    copied: tuple[CopiedStatement, ...] = ()
+    copied: int = 0
     nontransactional: tuple[TableSteps, ...] = ()
     events: Mapping[EventId, Event] = field(default_factory=dict)
     directives: tuple[Directive, ...] = ()
@@ -175,17 +175,36 @@ class PreparedRows:
 
     @property
     def statements(self) -> int:
-        return self.writes.statements + self._beside.statements + len(self.copied)
+        return self.writes.statements + self._beside.statements + self.copied
 
     @property
     def tables(self) -> dict[QualifiedName, TablePlan]:
         """The downstream's tables to which it writes in that transaction or beside it, by name."""
         return self.writes.tables | self._beside.tables
 
+
+@dataclass(frozen=True)
+class PreparedCopy:
+    """Rows of copies, which executors read and write before the transaction that moves the position.
+
+    Attributes:
+        rows: reads them.
+    """
+
+    slice_: Slice
+    plan: SlicePlan
+    rows: SliceRows
+
     @property
-    def copied_tables(self) -> dict[QualifiedName, TablePlan]:
-        """The downstream's tables of ``copied``, by name."""
-        return {one.table.target_name: one.table for one in self.copied}
+    def row_counts(self) -> RowCounts:
+        """The counts that are known before they are written."""
+        return RowCounts.of_plan(self.slice_, self.plan)
+
+    @property
+    def tables(self) -> dict[QualifiedName, TablePlan]:
+        """The downstream's tables to which they are written, by name."""
+        used = (table for table in self.plan.tables if table.mode is not ApplyMode.SKIP)
+        return {table.target_name: table for table in used}
 
 
 @dataclass(frozen=True)
@@ -253,21 +272,24 @@ class EpochByEpoch:
 
 
 #: a slice that is one transaction, perhaps after those of workers
-SingleSlice = PreparedRows | PreparedParts | AfterDdl
+Transaction = PreparedRows | PreparedParts | AfterDdl
+SingleSlice = Transaction | PreparedCopy
 Prepared = SingleSlice | EpochByEpoch
 
 
 def assemble_slice(slice_: Slice, plan: SlicePlan, results: Sequence[Result]) -> PreparedRows:
     """Assemble the slice from the results of ``render``. Raises LogError if rows are missing or extra."""
     verify(slice_, results)
-    return copied_rows(slice_, plan, results) if plan.copied else sort_results(slice_, plan, results)
+    return sort_results(slice_, plan, results)
 
 
-def copied_rows(slice_: Slice, plan: SlicePlan, results: Sequence[Result]) -> PreparedRows:
+def assemble_copy(slice_: Slice, plan: SlicePlan, results: Sequence[Result]) -> list[CopiedStatement]:
     """Return the INSERTs of rows of copies, of each table in the order of its key: the order of the log.
 
     The key's hash has spread them over the partitions. In another order InnoDB would divide pages that are full.
+    Raises LogError if rows are missing or extra.
     """
+    verify(slice_, results)
     found: dict[int, list[CopiedRows]] = {}
     for one in results:
         if isinstance(one, CopiedRows):
@@ -281,9 +303,7 @@ def copied_rows(slice_: Slice, plan: SlicePlan, results: Sequence[Result]) -> Pr
         copied += (
             CopiedStatement(table, insert, list(islice(keys, insert.rows)), plan.limits) for insert in inserts
         )
-    merged = sum(one.insert.rows - 1 for one in copied)
-    row_counts = RowCounts.of_plan(slice_, plan) + RowCounts(merged=merged)
-    return PreparedRows(slice_, row_counts=row_counts, copied=tuple(copied))
+    return copied
 
 
 def sort_results(slice_: Slice, plan: SlicePlan, results: Sequence[Result]) -> PreparedRows:

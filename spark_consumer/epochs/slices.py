@@ -90,6 +90,11 @@ class Slice:
         return tuple(OffsetRange(partition, *bounds[partition]) for partition in sorted(bounds))
 
     @property
+    def each_epoch(self) -> list[Slice]:
+        """Its epochs as slices of their own."""
+        return [Slice((logged,)) for logged in self.epochs]
+
+    @property
     def is_copied(self) -> bool:
         """Whether its rows are all rows of copies, so that nothing changes between them."""
         return all(logged.record.copy is not None for logged in self.epochs)
@@ -252,7 +257,7 @@ def contiguous_after(position: Position, found: Iterable[LoggedEpoch]) -> list[L
     return fresh
 
 
-def cut(epochs: Sequence[LoggedEpoch], max_rows: int, max_bytes: int) -> Iterator[Slice]:
+def cut(epochs: Sequence[LoggedEpoch], max_rows: int, max_bytes: int, copied: int = 1) -> Iterator[Slice]:
     """Yield slices with at most this many rows and bytes of binlog. A larger epoch or a DDL epoch is a slice by itself.
 
     So is the start of a table's copy, which is a DDL. The end of a copy ends a slice: what comes after it is applied
@@ -261,6 +266,9 @@ def cut(epochs: Sequence[LoggedEpoch], max_rows: int, max_bytes: int) -> Iterato
     The limit of bytes is needed because a slice is in memory until it is applied, and its rows may be large. Rows of
     copies are no bytes of binlog, and the log does not say how large they are: most chunks have about 8 MB, and none
     has many more than 32 MB.
+
+    Args:
+        copied: a slice of rows of copies may be so many times as large.
     """
     taken: list[LoggedEpoch] = []
     rows = size = 0
@@ -269,7 +277,9 @@ def cut(epochs: Sequence[LoggedEpoch], max_rows: int, max_bytes: int) -> Iterato
         alone = logged.record.ddl is not None
         length, before = _bytes(before, logged.record), logged.record
         other = bool(taken) and (taken[-1].record.copy is None) != (logged.record.copy is None)
-        if taken and (alone or other or rows + logged.record.rows > max_rows or size + length > max_bytes):
+        times = 1 if logged.record.copy is None else copied
+        full = rows + logged.record.rows > max_rows * times or size + length > max_bytes * times
+        if taken and (alone or other or full):
             yield Slice(tuple(taken))
             taken, rows, size = [], 0, 0
         if alone:

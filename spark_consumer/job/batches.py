@@ -30,6 +30,8 @@ from spark_consumer.sinks.sink import Sink
 _log = structlog.get_logger()
 # Number of offsets to read back at the start, to find the end of each partition's rows.
 _LOOK_BACK = 100
+#: how many times as large a slice of rows of copies may be; neither an executor nor the driver ever holds all of it
+COPIED_TIMES = 4
 
 
 class StopQuery(Exception):
@@ -121,7 +123,10 @@ class BatchRunner:
         self._check_names(fresh)
         self._stop_condition = self._stop_condition.found(position, fresh, self._transactions_of)
         limits = self._config.max_batch_rows, self._config.max_batch_bytes
-        slices = slice_epochs(position, fresh, self._stop_condition.end, self._transactions_of, *limits)
+        copied = 1 if self._config.files is not None else COPIED_TIMES
+        slices = slice_epochs(
+            position, fresh, self._stop_condition.end, self._transactions_of, *limits, copied=copied
+        )
         self._apply_all(slices, output.structures)
         # The stop condition is before this batch's end, so Spark must not record the batch as done.
         if fresh and self._sink.position.epoch < fresh[-1].record.epoch:
@@ -180,6 +185,7 @@ def slice_epochs(
     transactions_of: TransactionsOf,
     max_rows: int,
     max_bytes: int,
+    copied: int = 1,
 ) -> list[Slice]:
     """Return the slices from a position to ``end``, or to the last epoch.
 
@@ -189,6 +195,7 @@ def slice_epochs(
     Args:
         epochs: the epochs after the position's last complete one, without a gap.
         transactions_of: returns an epoch's transactions; called only for an epoch that is divided.
+        copied: see ``cut``.
     """
     repeat_until = position.repeat_until
     slices: list[Slice] = []
@@ -200,16 +207,16 @@ def slice_epochs(
         points = [point for point in (repeat_until, end) if point is not None and begin < point.order < after]
         stops = [point for point in points if end is None or point.order <= end.order]
         if stops or (not slices and not run and position.epoch_rows is not None):
-            slices += cut(run, max_rows, max_bytes)
+            slices += cut(run, max_rows, max_bytes, copied)
             run = []
             whole = end is None or end.order >= after
             slices += _parts(position, logged, stops, whole, transactions_of)
             continue
         run.append(logged)
         if repeat_until is not None and repeat_until.order == after:
-            slices += cut(run, max_rows, max_bytes)
+            slices += cut(run, max_rows, max_bytes, copied)
             run = []
-    return [*slices, *cut(run, max_rows, max_bytes)]
+    return [*slices, *cut(run, max_rows, max_bytes, copied)]
 
 
 def _parts(

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterable
-from functools import partial
 
 import structlog
 from pyspark.sql import SparkSession
@@ -13,7 +11,6 @@ from schemas.wire.epoch import OffsetRange
 from spark_consumer.epochs.fetch import ALL_KEYS, TopicReader
 from spark_consumer.epochs.log_reader import LogReader
 from spark_consumer.rows.reader import on_executors, read_range, task
-from spark_consumer.rows.results import Result
 from spark_consumer.rows.slice_rows import RangeRows
 from spark_consumer.rules.config import ConsumerConfig
 
@@ -36,16 +33,14 @@ def warm_up(spark: SparkSession, config: ConsumerConfig, log: LogReader) -> thre
             last = log.last_epoch()
             if last is not None:
                 parts = [(OffsetRange(0, last.offset, last.offset + 1), ALL_KEYS)] * 2
-                read = partial(read_range, source, with_offsets=False)
-                on_executors(spark)(len(parts), task(parts, read, nothing))
+
+                def read(number: int) -> RangeRows:
+                    return read_range(source, *parts[number], with_offsets=False)
+
+                on_executors(spark)(len(parts), len(parts), task(read, lambda number, rows: ()))
         except Exception as error:
             _log.debug("warm_up_failed", reason=str(error).split("\n", 1)[0])
 
     thread = threading.Thread(target=work, name="warm-up", daemon=True)
     thread.start()
     return thread
-
-
-def nothing(rows: RangeRows) -> Iterable[Result]:
-    """Return no results; only the imports in the worker matter."""
-    return ()

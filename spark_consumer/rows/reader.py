@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
-from functools import partial
-from typing import Any
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from itertools import zip_longest
+from typing import Any, TypeVar
 
 import pyarrow as pa
 from pyspark.sql import SparkSession
 
-from schemas.errors import LogError, TailraceError
+from schemas.errors import DownstreamError, LogError, TailraceError
 from schemas.wire.epoch import OffsetRange
 from schemas.wire.log_records import FOREIGN, UNFIT, At, check_rows, no_record
 from spark_consumer.epochs.fetch import (
@@ -26,45 +28,50 @@ from spark_consumer.epochs.slices import Slice
 from spark_consumer.rows.failures import explain
 from spark_consumer.rows.render import UnevaluableRow, UnknownHeader
 from spark_consumer.rows.results import SCHEMA_DDL, Result, TaskFailure, decoded, encoded
-from spark_consumer.rows.slice_rows import RangeRows, SliceRows, Work
+from spark_consumer.rows.slice_rows import EpochWork, RangeRows, SliceRows, Work
 
 # The rows that a task holds at a time. Only a transaction larger than a usual slice has more. Then several tasks read
 # each of its ranges, so that neither a worker nor the JVM has to hold the whole range.
 _TASK_ROWS = 100_000
-# From this number of shares on, check first whether the range can have so many rows.
-_MANY_SHARES = 20
-_MOST_SHARES = 10_000
+# From this number of them on, check first whether the range can have so many rows.
+_MANY_TASKS = 20
+_MOST_TASKS = 10_000
+_T = TypeVar("_T")
 
 #: the function of one Spark job
 ArrowFunction = Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]
-#: runs such a function in this many tasks; returns an Arrow table of all their results
-RunTasks = Callable[[int, ArrowFunction], Any]
+#: runs such a function over numbers from 0, so many, in so many tasks; returns an Arrow table of all their results
+RunTasks = Callable[[int, int, ArrowFunction], Any]
 
 
 class InvalidRecord(Exception):
     """A record in the range is not a row. The message is the decoding error."""
 
 
-def task(
-    parts: Sequence[tuple[OffsetRange, KeySubset]],
-    read: Callable[[OffsetRange, KeySubset], RangeRows],
-    work: Work,
-) -> ArrowFunction:
-    """Return the function that Spark runs in each task; its input is the numbers of parts, its output their results.
+def task(read: Callable[[int], _T], then: Callable[[int, _T], Iterable[Result]]) -> ArrowFunction:
+    """Return the function that Spark runs in each task; its input is numbers, its output what ``then`` returns.
 
-    Read failures are results too, because Spark would retry a failed task immediately.
+    What the next number needs is read meanwhile. Failures are results too, because Spark would retry a failed task
+    immediately.
     """
 
     def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        for batch in batches:
-            for number in batch.column(0).to_pylist():
+        numbers = [number for batch in batches for number in batch.column(0).to_pylist()]
+        with ThreadPoolExecutor(1, thread_name_prefix="read") as reader:
+            coming = reader.submit(read, numbers[0])
+            for number, following in zip_longest(numbers, numbers[1:]):
                 try:
-                    yield from encoded(work(read(*parts[number])))
-                except (UnknownHeader, UnevaluableRow, RangeReadError, LogError) as error:
+                    found = coming.result()
+                    if following is not None:
+                        coming = reader.submit(read, following)
+                    yield from encoded(then(number, found))
+                except (UnknownHeader, RangeReadError, LogError, DownstreamError) as error:
                     yield from encoded([TaskFailure(number, error)])
+                    return
                 except UNFIT as error:
                     damaged = InvalidRecord(f"{type(error).__name__}: {error}"[:500])
                     yield from encoded([TaskFailure(number, damaged)])
+                    return
 
     return run
 
@@ -72,8 +79,8 @@ def task(
 def on_executors(spark: SparkSession) -> RunTasks:
     """Return a function that runs tasks in Spark's Python workers."""
 
-    def run(tasks: int, function: ArrowFunction) -> Any:
-        return spark.range(0, tasks, 1, tasks).mapInArrow(function, SCHEMA_DDL).toArrow()
+    def run(numbers: int, tasks: int, function: ArrowFunction) -> Any:
+        return spark.range(0, numbers, 1, tasks).mapInArrow(function, SCHEMA_DDL).toArrow()
 
     return run
 
@@ -105,46 +112,74 @@ class SliceReader(SliceRows):
                 refuses the login; TR556, Spark has failed.
             DownstreamError: TR634, an expression cannot be evaluated exactly for a row.
         """
+        if not slice_.ranges:
+            return []
+        count = tasks_of_range(slice_)
+        parts = [
+            (part, KeySubset(number, count, slice_.rows)) for part in slice_.ranges for number in range(count)
+        ]
+        source = self._source
+
+        def read(number: int) -> RangeRows:
+            return read_range(source, *parts[number], with_offsets=with_offsets)
+
+        with self._explained(slice_):
+            if count > _MANY_TASKS:
+                for part in slice_.ranges:
+                    source.check_end(part)
+            found = self._run(slice_, len(parts), len(parts), task(read, lambda _, rows: work(rows)))
+            if isinstance(found, TaskFailure):
+                raise self._meant(found.error, slice_, parts[found.task][:1], work)
+            return found
+
+    def results_of_epochs(self, slice_: Slice, tasks: int, work: Work, then: EpochWork) -> list[Result]:
+        source, epochs = self._source, [epoch for epoch in slice_.each_epoch if epoch.rows]
+
+        def read(number: int) -> list[Result]:
+            every = KeySubset(0, 1, epochs[number].rows)
+            found = (read_range(source, part, every, with_offsets=False) for part in epochs[number].ranges)
+            return [result for rows in found for result in work(rows)]
+
+        def process(number: int, results: list[Result]) -> Iterable[Result]:
+            return then(epochs[number], results)
+
+        with self._explained(slice_):
+            found = self._run(slice_, len(epochs), min(tasks, len(epochs)), task(read, process))
+            if isinstance(found, TaskFailure):
+                raise self._meant(found.error, slice_, epochs[found.task].ranges, work)
+            return found
+
+    @contextmanager
+    def _explained(self, slice_: Slice) -> Iterator[None]:
         try:
-            return self._results(slice_, work, with_offsets)
+            yield
         except TailraceError:
             raise
         except Exception as error:
             raise explain(error, slice_, self._log) from error
 
-    def _results(self, slice_: Slice, work: Work, with_offsets: bool) -> list[Result]:
+    def _run(
+        self, slice_: Slice, numbers: int, tasks: int, function: ArrowFunction
+    ) -> list[Result] | TaskFailure:
+        """Run tasks that read rows of the slice; return their results, or the first failure."""
         for logged in slice_.epochs:
             check_rows(logged.record, logged.offset)
-        if not slice_.ranges:
-            return []
-        shares = shares_of(slice_)
-        if shares > _MANY_SHARES:
-            for part in slice_.ranges:
-                self._source.check_end(part)
-        parts = [
-            (part, KeySubset(number, shares, slice_.rows))
-            for part in slice_.ranges
-            for number in range(shares)
-        ]
-        read = partial(read_range, self._source, with_offsets=with_offsets)
-        found = decoded(self._run_tasks(len(parts), task(parts, read, work)))
-        for one in found:
-            if isinstance(one, TaskFailure):
-                raise self._meant(one.error, slice_, parts[one.task][0], work)
-        return found
+        found = decoded(self._run_tasks(numbers, tasks, function))
+        return next((one for one in found if isinstance(one, TaskFailure)), found)
 
-    def _meant(self, error: Exception, slice_: Slice, part: OffsetRange, work: Work) -> Exception:
-        """Return the error to raise for a task's error."""
+    def _meant(self, error: Exception, slice_: Slice, parts: Sequence[OffsetRange], work: Work) -> Exception:
+        """Return the error to raise for the error of a task that has read these ranges."""
         match error:
             case NoResponse():
                 return read_error(error, slice_.where)
             case LogError():
                 return error.but(where=slice_.where)
             case UnknownHeader() | InvalidRecord():
-                return self._fault(error, slice_, part, work)
+                found = (self._fault(slice_, part, work) for part in parts)
+                return next((fault for fault in found if fault is not None), error)
         return error
 
-    def _fault(self, error: Exception, slice_: Slice, part: OffsetRange, work: Work) -> Exception:
+    def _fault(self, slice_: Slice, part: OffsetRange, work: Work) -> LogError | None:
         """Find the first record of a range that is not a row, by processing single rows, and return its error."""
         rows = read_range(self._source, part, ALL_KEYS, with_offsets=True)
         for key, value, offset in zip(rows.keys, rows.values, rows.offsets, strict=True):
@@ -163,9 +198,9 @@ class SliceReader(SliceRows):
                 continue
             except UNFIT as reason:
                 return no_record(at, "the record is not a row", reason, slice_.where)
-        return error
+        return None
 
 
-def shares_of(slice_: Slice) -> int:
+def tasks_of_range(slice_: Slice) -> int:
     """Return the number of tasks that share each range of a slice."""
-    return min(_MOST_SHARES, max(1, -(-slice_.rows // (len(slice_.ranges) * _TASK_ROWS))))
+    return min(_MOST_TASKS, max(1, -(-slice_.rows // (len(slice_.ranges) * _TASK_ROWS))))

@@ -66,6 +66,13 @@ class CopiedRows(NamedTuple):
     keys: list[bytes]
 
 
+class Written(NamedTuple):
+    """Statements and rows of copies that a task has written."""
+
+    statements: int
+    rows: int
+
+
 #: a change is made to a row that is there; a row that is missing is written
 IF_THERE, IF_MISSING = 1, 2
 ALWAYS = IF_THERE | IF_MISSING
@@ -167,6 +174,7 @@ Result = (
     | Deletes
     | Inserts
     | CopiedRows
+    | Written
     | OrderedChange
     | TracedRow
     | RowToShare
@@ -217,8 +225,6 @@ def _pieces(group: list[Result]) -> Iterator[pa.RecordBatch]:
 
 
 def _size(result: Result) -> int:
-    if type(result) is CopiedRows:
-        return sum(map(len, result.values)) + sum(map(len, result.keys))
     size = 0
     for field in result.change if type(result) is ChangeToShare else result:
         if type(field) is bytes:

@@ -30,6 +30,8 @@ class RangeRows:
 
 #: processes the rows of a range, or a share of them that has all rows of its keys
 Work = Callable[[RangeRows], Iterable[Result]]
+#: processes an epoch by the results of other work for its rows
+EpochWork = Callable[[Slice, Sequence[Result]], Iterable[Result]]
 
 
 class SliceRows(ABC):
@@ -43,6 +45,18 @@ class SliceRows(ABC):
             LogError: the rows cannot be read, or a record is not a row.
             DownstreamError: ``work`` is not possible for a row.
         """
+
+    def results_of_epochs(self, slice_: Slice, tasks: int, work: Work, then: EpochWork) -> list[Result]:
+        """Return the results of ``then`` for each epoch of a slice that has rows, in at most so many tasks.
+
+        ``then`` is given the epoch and the results of ``work`` for all its rows.
+
+        Raises:
+            LogError: as ``results``.
+            DownstreamError: ``work`` or ``then`` is not possible.
+        """
+        every = (epoch for epoch in slice_.each_epoch if epoch.rows)
+        return [result for epoch in every for result in then(epoch, self.results(epoch, work))]
 
 
 def verify(slice_: Slice, results: Iterable[Result]) -> None:

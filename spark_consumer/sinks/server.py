@@ -16,6 +16,7 @@ from spark_consumer.apply.prepared import (
     AfterDdl,
     EpochByEpoch,
     Prepared,
+    PreparedCopy,
     PreparedParts,
     PreparedRows,
     SingleSlice,
@@ -72,7 +73,12 @@ class ServerSink:
         if slice_.ddl is not None and slice_.rows:
             return lambda: AfterDdl(slice_, partial(self._read_after_ddl, slice_))
         # The plan reads the downstream on the applier's connection, so it is made in the applier's thread.
-        return partial(self._read, slice_, self._plan(slice_))
+        plan = self._plan(slice_)
+        too_large = len(slice_.epochs) > 1 and slice_.rows > self._config.max_batch_rows
+        if slice_.is_copied and too_large and not plan.copied:
+            # Only executors write so many rows without having all of them in memory.
+            return lambda: EpochByEpoch(slice_)
+        return partial(self._read, slice_, plan)
 
     def _has_decision(self, epoch: LoggedEpoch) -> bool:
         """Whether an operator has decided about a row of the epoch: then it is a transaction by itself."""
@@ -86,8 +92,10 @@ class ServerSink:
             )
         )
 
-    def _read(self, slice_: Slice, plan: SlicePlan) -> PreparedRows | PreparedParts:
+    def _read(self, slice_: Slice, plan: SlicePlan) -> PreparedRows | PreparedCopy | PreparedParts:
         assert self._rows is not None
+        if plan.copied:
+            return PreparedCopy(slice_, plan, self._rows)
         if plan.causality is not None:
             return read_parts(self._rows, slice_, plan, self._config.workers, self._config.target)
         made = assemble_slice(slice_, plan, self._rows.results(slice_, partial(render, plan)))
@@ -126,8 +134,8 @@ class ServerSink:
     def _one_by_one(self, slice_: Slice) -> Applied:
         """Apply a slice's epochs, each as a slice of its own."""
         applied = Applied(0)
-        for logged in slice_.epochs:
-            applied += self.apply(self.plan(Slice((logged,)), self._structures)())
+        for epoch in slice_.each_epoch:
+            applied += self.apply(self.plan(epoch, self._structures)())
         return applied
 
     def _apply_after_refusal(self, error: DownstreamError, prepared: SingleSlice) -> Applied:

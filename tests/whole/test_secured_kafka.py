@@ -25,9 +25,8 @@ from schemas.errors import LogError
 from schemas.wire.epoch import OffsetRange
 from spark_consumer.epochs.fetch import ALL_KEYS, TopicReader
 from spark_consumer.epochs.log_reader import LogReader
-from spark_consumer.job.warm_up import nothing
 from spark_consumer.rows.reader import read_range, task
-from spark_consumer.rows.results import SCHEMA, TaskFailure, decoded
+from spark_consumer.rows.results import SCHEMA, RowTally, TaskFailure, decoded
 from spark_consumer.rules.config import ConsumerConfig
 from tailrace.probe_kafka import probe
 from tailrace.reader import EpochReader
@@ -241,7 +240,8 @@ def test_a_password_that_has_become_wrong_stops_whoever_runs(secured: SecuredKaf
     config = ConsumerConfig(secured.secured, "secured", ServerUrl("nowhere"), kafka_security=login)
     # As on the executors, in the driver, and in the producer.
     begun = TopicReader(secured.secured, "secured.rows", "g", login, timeout=60.0)
-    work = task(((OffsetRange(0, 0, 1), ALL_KEYS),), partial(read_range, begun, with_offsets=False), nothing)
+    read = partial(read_range, begun, OffsetRange(0, 0, 1), ALL_KEYS, with_offsets=False)
+    work = task(lambda _: read(), lambda _, rows: [RowTally(len(rows.keys), 0)])
     [result] = decoded(pa.Table.from_batches(work(iter([pa.record_batch({"n": pa.array([0])})])), SCHEMA))
     assert isinstance(result, TaskFailure)
     assert str(result.error).startswith("TR508")

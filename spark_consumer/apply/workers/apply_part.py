@@ -24,31 +24,22 @@ transaction (``sinks/finish_slice.py``). Changed settings do not affect this, no
 
 from __future__ import annotations
 
-import contextlib
-import threading
 from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 
-import pymysql
-
 from schemas.crashpoints import reached
 from schemas.errors import DownstreamError, TailraceError
+from spark_consumer.apply.executor_sessions import WorkerKey, with_session
 from spark_consumer.apply.ledger import numbered_transaction
 from spark_consumer.apply.prepared import WorkerPart
-from spark_consumer.apply.retry import RetryTimer
 from spark_consumer.apply.tables import position_store
 from spark_consumer.apply.tables.worker_info import partly_applied
 from spark_consumer.apply.workers.pool import PartContext, PartResult
-from spark_consumer.apply.write import refused_error, retry_time_exceeded, write
+from spark_consumer.apply.write import write
 from spark_consumer.epochs.slices import not_next
-from spark_consumer.rules.channel import ChannelKey
-from spark_consumer.target.server_errors import is_passing
-from spark_consumer.target.session import Session, Unreachable, connect
+from spark_consumer.target.session import Session
 from spark_consumer.target.tables import lock_table
-
-#: this process's connections, one for each worker that it has run
-_sessions: dict[tuple[str, ChannelKey, int], Session] = {}
 
 
 def run_parts(context: PartContext, parts: Iterable[WorkerPart]) -> Iterator[PartResult]:
@@ -61,59 +52,17 @@ def run_parts(context: PartContext, parts: Iterable[WorkerPart]) -> Iterator[Par
 
 
 def _run(context: PartContext, part: WorkerPart) -> PartResult:
+    key = WorkerKey(context.target, context.channel, part.number)
     try:
-        _with_retries(context, part)
+        with_session(
+            key,
+            context.retry_time,
+            lambda session: _apply(session, context, part),
+            lambda session: _is_applied(session, context, part),
+        )
     except TailraceError as error:
         return PartResult(part.number, error)
     return PartResult(part.number)
-
-
-def _with_retries(context: PartContext, part: WorkerPart) -> None:
-    timer = RetryTimer(context.retry_time, threading.Event())
-    while True:
-        try:
-            _apply(_session(context, part), context, part)
-            return
-        except (pymysql.MySQLError, OSError) as error:
-            _forget(context, part)
-            if not is_passing(error):
-                raise refused_error(error) from error
-            reason: BaseException = error
-        except DownstreamError as error:
-            _forget(context, part)
-            if not (isinstance(error, Unreachable) and error.retryable):
-                if _has_happened(context, part):
-                    return
-                raise
-            reason = error.__cause__ or error
-        if not timer.wait_for_retry():
-            raise retry_time_exceeded(reason) from reason
-
-
-def _has_happened(context: PartContext, part: WorkerPart) -> bool:
-    """Whether an earlier attempt has applied the part.
-
-    MySQL silently skips most of a transaction whose GTID is already executed.
-    """
-    with contextlib.suppress(pymysql.MySQLError, OSError):
-        return _is_applied(_session(context, part), context, part)
-    return False
-
-
-def _session(context: PartContext, part: WorkerPart) -> Session:
-    key = _key(context, part)
-    if (found := _sessions.get(key)) is None:
-        found = _sessions[key] = connect(context.target)
-    return found
-
-
-def _forget(context: PartContext, part: WorkerPart) -> None:
-    if (session := _sessions.pop(_key(context, part), None)) is not None:
-        session.close()
-
-
-def _key(context: PartContext, part: WorkerPart) -> tuple[str, ChannelKey, int]:
-    return (str(context.target), context.channel, part.number)
 
 
 def _apply(session: Session, context: PartContext, part: WorkerPart) -> None:

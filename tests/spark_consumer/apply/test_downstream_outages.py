@@ -21,7 +21,7 @@ from compose.databases import FLAVORS, Database
 from schemas.access.server_url import ServerUrl
 from schemas.errors import DownstreamError
 from schemas.structure import TableStructure
-from spark_consumer.apply.workers import apply_part
+from spark_consumer.apply import executor_sessions
 from spark_consumer.rules.config import ConsumerConfig
 from tests.support.applying.parts import MemoryLog, apply_log
 from tests.support.epochs.fake_topic import insert, integer, text, update
@@ -199,7 +199,7 @@ def connections_and_statements_are_killed(one: Channel) -> None:
 def rows_are_locked_crosswise(one: Channel) -> None:
     """Other sessions hold them: 1205 and 1213."""
     one.server.execute("SET GLOBAL innodb_lock_wait_timeout = 1")
-    apply_part._sessions.clear()
+    executor_sessions._sessions.clear()
     one.add(12)
     while_alive(one.apply(), locked_rows(one.server, "t", Random(one.config.workers)), 0.0)
     one.check()

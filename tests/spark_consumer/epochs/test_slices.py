@@ -79,6 +79,11 @@ def test_chunks_of_a_copy_share_a_slice_up_to_the_limit_of_bytes() -> None:
     epochs = [LoggedEpoch(replace(chunk, epoch=number), number) for number in range(1, 10)]
     found = list(cut(epochs, 1000, 64 << 20))
     assert [[e.record.epoch for e in slice_.epochs] for slice_ in found] == [[1, 2, 3, 4], [5, 6, 7, 8], [9]]
+    # Where nobody holds a whole slice of them it may be larger, by rows as well.
+    found = list(cut(epochs, 20, 64 << 20, copied=4))
+    assert [[e.record.epoch for e in slice_.epochs] for slice_ in found] == [[*range(1, 9)], [9]]
+    changes = [LoggedEpoch(epoch_record(number, rows=10), number) for number in range(1, 4)]
+    assert [slice_.rows for slice_ in cut(changes, 20, 64 << 20, copied=4)] == [20, 10]
 
 
 def test_a_part_of_an_epoch_knows_that_a_table_is_being_copied() -> None:

@@ -20,11 +20,12 @@ from schemas.wire.epoch import (
     StructureVersion,
     TableTouched,
 )
+from spark_consumer.apply import executor_sessions
 from spark_consumer.apply.retry import RetryTimer
-from spark_consumer.apply.workers import apply_part
 from spark_consumer.apply.workers.pool import WorkerPool
 from spark_consumer.epochs.log_reader import LogReader
 from spark_consumer.epochs.slices import LoggedEpoch, Slice, cut
+from spark_consumer.job.batches import COPIED_TIMES
 from spark_consumer.job.run import with_retries
 from spark_consumer.plan.counters import RowCounts
 from spark_consumer.rows.results import Result
@@ -141,9 +142,8 @@ def apply_log(
     with closing(with_retries(timer, lambda: open_sink(config, cast(LogReader, log), worker_pool))) as sink:
         sink.resume(log)
         made = []
-        for slice_ in cut(
-            list(log.epochs(sink.position.epoch + 1)), config.max_batch_rows, config.max_batch_bytes
-        ):
+        limits = config.max_batch_rows, config.max_batch_bytes, COPIED_TIMES
+        for slice_ in cut(list(log.epochs(sink.position.epoch + 1)), *limits):
             made.append(sink.apply(sink.plan(slice_, log.known)()).row_counts)
         sink.record_end()
     return made
@@ -154,7 +154,7 @@ def apply_in_child(config: ConsumerConfig, log: MemoryLog, crash_at: str) -> int
 
     def work() -> None:
         # A child must not use its parent's connections.
-        apply_part._sessions.clear()
+        executor_sessions._sessions.clear()
         apply_log(config, log)
 
     return in_child(work, crash_at)
