@@ -54,7 +54,7 @@ def measure_copy(directory: Path, rows: int, turns: int, talk: Console) -> CopyR
                 copied._replace(mysqldump=_by_mysqldump(result, directory / f"dump{turn}", upstream))
             )
         talk.print("another table's changes during a copy")
-        result.lag = _lag(directory / "lag", upstream, kafka)
+        result.lag = _lag(directory / "lag", upstream, kafka, rows)
         return result
 
 
@@ -140,15 +140,21 @@ def _by_tailrace(
     return CopyTurn(result.rows / whole, result.rows / produced, 0.0)
 
 
-def _lag(directory: Path, upstream: MySQL, kafka: Kafka) -> copy_lag.Lag:
-    """Copy once more, while another table changes."""
+def _lag(directory: Path, upstream: MySQL, kafka: Kafka, rows: int) -> copy_lag.Lag:
+    """Copy the tables twice, the second time while a channel is at work on another table's changes."""
     copy_lag.create_table(upstream)
     with ExitStack() as stack:
         target = stack.enter_context(_empty_server(directory))
         arguments = ["--config", str(_write_config(directory, upstream, kafka, target, copy_lag.DATABASE))]
         stack.enter_context(measured("produce", ["tailrace", "produce", *arguments], directory))
         consume = stack.enter_context(measured("consume", ["tailrace", "consume", *arguments], directory))
-        return copy_lag.measure_lag(upstream, target, consume)
+
+        def copy() -> None:
+            stack.enter_context(
+                measured("copy", ["tailrace", "copy", f"{DATABASE}.*", *arguments], directory)
+            )
+
+        return copy_lag.measure_lag(upstream, target, consume, rows, copy)
 
 
 def _by_mysqldump(result: CopyResult, directory: Path, upstream: MySQL) -> float:

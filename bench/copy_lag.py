@@ -1,10 +1,10 @@
-"""How late the changes of another table arrive downstream while large tables are copied."""
+"""How late the changes of another table arrive downstream, before large tables are copied again and meanwhile."""
 
 from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from statistics import quantiles
 from typing import NamedTuple
@@ -18,34 +18,72 @@ _TABLE = f"{DATABASE}.beats"
 _EVERY_S = 0.05
 
 
+_BEFORE_S = 20.0
+
+
 class Lag(NamedTuple):
-    """Seconds from a row's insert upstream until a query finds it downstream."""
+    """Seconds from a row's insert upstream until a query finds it downstream, and what the copy needed.
+
+    Attributes:
+        p50, p99: during the copy.
+        before_p50, before_p99: before it.
+        copy_rows_per_s: from the request to the last row.
+    """
 
     p50: float
     p99: float
+    before_p50: float
+    before_p99: float
+    copy_rows_per_s: float
 
 
-def measure_lag(upstream: MySQL, target: MySQL, consume: Measured) -> Lag:
-    """Insert rows upstream until the downstream's copy has come to its end. Raises StackError."""
-    lags: list[float] = []
-    last, first_found = -1, 0.0
+def measure_lag(
+    upstream: MySQL, target: MySQL, consume: Measured, rows: int, copy: Callable[[], None]
+) -> Lag:
+    """Insert rows upstream, for a while before the tables are copied again, and until they are. Raises StackError.
+
+    Args:
+        rows: of the tables.
+        copy: asks for the copy, and does not wait for its end.
+    """
+    wait_until(lambda: _copying(target) is False, _EVERY_S, consume)
+    lags: list[tuple[float, float]] = []
+    last, has_begun = 0, False
+
+    def look() -> None:
+        nonlocal last
+        for number, begin in target.execute(
+            f"SELECT id, at FROM {_TABLE} WHERE id > {last} AND at > 0 ORDER BY id"
+        ):
+            last = number
+            lags.append((begin, time.time() - begin))
+
+    def passed(until: float) -> bool:
+        look()
+        return time.time() > until
 
     def copied() -> bool:
-        nonlocal last, first_found
-        found = _found(target, last)
-        if found and last < 0:
-            first_found = time.time()
-        for number, begin in found:
-            last = number
-            # Those before have waited for the consumer's start, or came with the copy of their own table.
-            if begin >= first_found:
-                lags.append(time.time() - begin)
-        return len(lags) > 1 and not target.execute("SELECT copying FROM tailrace.relay_log_info")[0][0]
+        nonlocal has_begun
+        look()
+        copying = bool(_copying(target))
+        has_begun = has_begun or copying
+        return has_begun and not copying
 
     with _beats(upstream):
+        start = time.time()
+        wait_until(lambda: passed(start + _BEFORE_S), _EVERY_S, consume)
+        begin = time.time()
+        copy()
         wait_until(copied, _EVERY_S, consume)
+        end = time.time()
+    before = [lag for at, lag in lags if at + lag < begin]
+    during = [lag for at, lag in lags if at >= begin]
+    return Lag(*_cut(during), *_cut(before), round(rows / (end - begin), 1))
+
+
+def _cut(lags: list[float]) -> tuple[float, float]:
     cuts = quantiles(lags, n=100, method="inclusive")
-    return Lag(round(cuts[49], 2), round(cuts[98], 2))
+    return round(cuts[49], 2), round(cuts[98], 2)
 
 
 @contextmanager
@@ -75,8 +113,10 @@ def create_table(upstream: MySQL) -> None:
     )
 
 
-def _found(target: MySQL, last: int) -> list[tuple[int, float]]:
+def _copying(target: MySQL) -> bool | None:
+    """Whether a copy is not applied completely; None before there is a channel."""
     try:
-        return target.execute(f"SELECT id, at FROM {_TABLE} WHERE id > {last} ORDER BY id")
-    except Exception:  # the table is just being created
-        return []
+        rows = target.execute("SELECT copying FROM tailrace.relay_log_info WHERE epoch >= 0")
+    except Exception:  # the schema is just being created
+        return None
+    return bool(rows[0][0]) if rows else None

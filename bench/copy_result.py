@@ -98,8 +98,11 @@ def print_copy(result: CopyResult, console: Console) -> None:
     console.print(f"copy and mysqldump in turns, rows/s: {turns}")
     console.print(f"{result.ratio} times mysqldump | mysql")
     if result.lag is not None:
-        p50, p99 = result.lag
-        console.print(f"changes of another table arrive after {p50} s (median), {p99} s (99 %)")
+        lag = result.lag
+        console.print(
+            f"changes of another table arrive after {lag.p50} s (median), {lag.p99} s (99 %) while"
+            f" {lag.copy_rows_per_s:,.0f} rows/s are copied, and after {lag.before_p50} s, {lag.before_p99} s before"
+        )
     console.print(
         "downstream equals upstream" if result.equal else "[red]downstream DIFFERS from upstream[/]"
     )
