@@ -295,6 +295,8 @@ class _Output:
             if isinstance(part, SealedEpoch):
                 copies.note(part.records)
                 committer.commit(copies.ended(part))
+                if self._copier is not None:
+                    self._copier.wrote_changes(part.record)
                 self._commit_copies()
             else:
                 copies.note(part)
@@ -322,6 +324,7 @@ class _Output:
             self._take_request()
             for epoch in copy_epochs(self.copies, self.stream):
                 self.committer.commit(epoch)
+                self._copier.wrote(epoch)
             if not self.copies.stands_at(self.stream.binlog_position):
                 return
             if self._stop.is_set():

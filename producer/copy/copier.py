@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Sequence
 
 import structlog
 
@@ -11,16 +12,20 @@ from producer.copy.copies import Answer, ChunkRead, Copies, NothingFound, TableF
 from producer.copy.table_lock import NotVisible
 from producer.copy.throttle import Throttle
 from producer.copy.upstream_reader import NeedsHold, UpstreamReader
+from producer.copy.window import NO_LIMIT, ROW, Channel, CopyWindow
+from producer.epochs.open_epoch import SealedEpoch
 from producer.settings import CopySettings
 from producer.upstream.connect import LoginRefused
 from schemas.access.server_url import ServerUrl
 from schemas.errors import TailraceError
 from schemas.tables import TableFilter
+from schemas.wire.epoch import EpochCommitted
 
 log = structlog.get_logger()
 
 _IDLE = 0.5  # seconds
 _RETRY = 1.0
+_LOOK, _PAUSE = 0.1, 0.05  # at the channels' positions; while there is no room
 _INCOMPLETE = "no new channel can begin with this copy, because it lacks the table"
 
 
@@ -29,11 +34,19 @@ class Copier:
 
     Args:
         tables: those that are replicated.
+        channels: those that apply the log, as far as they are known.
     """
 
-    def __init__(self, source: ServerUrl, tables: TableFilter, settings: CopySettings) -> None:
+    def __init__(
+        self,
+        source: ServerUrl,
+        tables: TableFilter,
+        settings: CopySettings,
+        channels: Sequence[Channel] = (),
+    ) -> None:
         self._source, self._tables, self._settings = source, tables, settings
         self._throttle = Throttle(source, settings)
+        self._channels, self._window = channels, CopyWindow([channel.name for channel in channels])
         self._stop = threading.Event()
         self._threads: list[threading.Thread] = []
         self.error: BaseException | None = None
@@ -46,6 +59,10 @@ class Copier:
         ]
         for thread in self._threads:
             thread.start()
+        for channel in self._channels:
+            threading.Thread(
+                target=self._follow, args=(channel, copies), name=f"follow-{channel.name}", daemon=True
+            ).start()
 
     def stop(self) -> None:
         """Stop reading. Returns when all connections are closed."""
@@ -57,7 +74,20 @@ class Copier:
     @property
     def paused(self) -> str | None:
         """Why nothing is read just now; None if that is not so."""
-        return self._throttle.paused
+        channel = self._window.held_by
+        waiting = f"channel {channel} has not applied yet what was copied before" if channel else None
+        return self._throttle.paused or waiting
+
+    def wrote(self, epoch: SealedEpoch) -> None:
+        """An epoch of a copy was written into the log."""
+        record = epoch.record
+        if self._channels:
+            self._window.wrote(record.epoch, record.rows, sum(map(len, epoch.records.values)))
+
+    def wrote_changes(self, epoch: EpochCommitted) -> None:
+        """An epoch of the upstream's transactions was written into the log."""
+        if epoch.rows or epoch.ddl is not None:
+            self._window.changed()
 
     def check(self) -> None:
         """Raise what stopped a thread."""
@@ -79,8 +109,15 @@ class Copier:
                 work = copies.next_work(_IDLE)
                 if work is None:
                     continue
+                is_chunk = work.is_begun and any(work.name)
+                most = self._window.take(_weight(*copies.waiting)) if is_chunk else NO_LIMIT
+                if not most:
+                    # It is asked for again, with a later boundary.
+                    copies.give_up(work)
+                    self._stop.wait(_PAUSE)
+                    continue
                 try:
-                    answer = reader.read(work)
+                    answer = reader.read(work, most)
                 except NeedsHold as needed:
                     self._read_held(reader, work, needed.cascades, copies)
                 except NotVisible:
@@ -102,8 +139,23 @@ class Copier:
                                 "table_not_copied", table=".".join(name), reason=reason, hint=_INCOMPLETE
                             )
                     copies.hand_in(answer, self._stop)
+                finally:
+                    self._window.give_back(most)
         finally:
             reader.close()
+
+    def _follow(self, channel: Channel, copies: Copies) -> None:
+        """Look where a channel is, as long as something is copied."""
+        while not self._stop.is_set():
+            if copies.are_running:
+                epoch = channel.epoch()
+                self._window.applied(channel.name, epoch)
+                self._stop.wait(_IDLE if epoch is None else _LOOK)
+            else:
+                channel.close()
+                self._window.forget(channel.name)
+                self._stop.wait(_IDLE)
+        channel.close()
 
     def _read_held(self, reader: UpstreamReader, work: Work, cascades: Cascades, copies: Copies) -> None:
         """Read a table, with the others of its circle, while the publisher stands still."""
@@ -137,3 +189,7 @@ class Copier:
             answer = NothingFound(work=work, visible=visible)
         copies.hand_in(answer, self._stop)
         return True
+
+
+def _weight(rows: int, size: int) -> int:
+    return size + ROW * rows

@@ -300,6 +300,12 @@ class Copies:
             self._size += answer.size
             self._lock.notify_all()
 
+    @property
+    def waiting(self) -> tuple[int, int]:
+        """Rows that were handed in and are not in the log, and bytes that they take, about."""
+        with self._lock:
+            return sum(len(one.keys) for one in self._waiting if isinstance(one, ChunkRead)), self._size
+
     def give_up(self, work: Work) -> None:
         """It could not be read just now."""
         with self._lock:

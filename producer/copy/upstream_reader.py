@@ -34,6 +34,7 @@ from producer.copy.objects import object_reader
 from producer.copy.row_encoder import CopySource, RowEncoder, copied_values, session_setup
 from producer.copy.row_packets import RowPackets
 from producer.copy.table_lock import NotVisible, TableLock
+from producer.copy.window import NO_LIMIT, ROW
 from producer.settings import CopySettings, replica_url
 from producer.structures.forms import predicted
 from producer.structures.interpret import Unresolved
@@ -123,8 +124,11 @@ class UpstreamReader:
         # Small chunks would help nobody where each takes long however small it is.
         self._least_rows = max(1, self._most_rows // _SMALLEST)
 
-    def read(self, work: Work) -> Answer:
+    def read(self, work: Work, most: int = NO_LIMIT) -> Answer:
         """Read what is asked for.
+
+        Args:
+            most: bytes of a chunk, with ``ROW`` for each row.
 
         Raises:
             NotVisible: it cannot be read yet.
@@ -132,11 +136,11 @@ class UpstreamReader:
         """
         try:
             if self._replica is not None and work.is_begun and work.name != _ALL:
-                return self._read_from(self._replica, work)
+                return self._read_from(self._replica, work, most)
             with upstream_errors(self._url):
                 connection, info = self._connected()
                 with self._visible(connection, info, work.base) as snapshot:
-                    found = self._read(connection, info, work)
+                    found = self._read(connection, info, work, most)
                     # A chunk that became too large has closed the connection.
                     visible = snapshot or _position(*self._connected())
             if visible.server != info.server_uuid:
@@ -163,7 +167,7 @@ class UpstreamReader:
             self.close()
             raise
 
-    def _read_from(self, replica: ServerUrl, work: Work) -> Answer:
+    def _read_from(self, replica: ServerUrl, work: Work, most: int) -> Answer:
         """Read a chunk from a replica. What it shows is in the upstream's binlog by then."""
         with upstream_errors(self._url):
             _, info = self._connected()
@@ -172,7 +176,7 @@ class UpstreamReader:
             _await_executed(connection, replica, info, work.base)
             query(connection, _SNAPSHOT)
             with self._ending(connection):
-                found = self._chunk(connection, info, work)
+                found = self._chunk(connection, info, work, most)
         with upstream_errors(self._url):
             visible = _position(*self._connected())
         if visible.server != info.server_uuid:
@@ -308,13 +312,13 @@ class UpstreamReader:
                 connection.rollback()
 
     def _read(
-        self, connection: Connection[Any], info: UpstreamInfo, work: Work
+        self, connection: Connection[Any], info: UpstreamInfo, work: Work, most: int
     ) -> Callable[[BinlogPosition], Answer]:
         if work.name == _ALL:
             return self._objects(connection, info, work)
         if not work.is_begun:
             return self._definition(connection, info, work)
-        return self._chunk(connection, info, work)
+        return self._chunk(connection, info, work, most)
 
     def _objects(
         self, connection: Connection[Any], info: UpstreamInfo, work: Work
@@ -388,14 +392,15 @@ class UpstreamReader:
         return table
 
     def _chunk(
-        self, connection: Connection[Any], info: UpstreamInfo, work: Work
+        self, connection: Connection[Any], info: UpstreamInfo, work: Work, most: int
     ) -> Callable[[BinlogPosition], Answer]:
         table = self._known.get(work.name)
         if table is None or table.run != work.run:
             table = self._known[work.name] = self._table(connection, info, work)
         if work.attempt > _MOST_ATTEMPTS:
             raise NeedsHold(NO_CASCADES)
-        limit = max(1, min(table.row_limit, _CHUNK // max(1, table.row_size)))
+        size_limit = min(_CHUNK // max(1, table.row_size), most // (table.row_size + ROW))
+        limit = max(1, min(table.row_limit, size_limit))
         begin = time.monotonic()
         sql = chunk_query(
             table.structure, table.encoder.expressions, work.lower, limit, is_versioned=table.is_versioned

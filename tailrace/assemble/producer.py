@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Sequence
 from functools import partial
 
 from producer.copy.copier import Copier
+from producer.copy.window import Channel
 from producer.decode.decode_rules import DecodeRules
 from producer.kafka.epoch_log import EpochLog
 from producer.kafka.registry import SchemaRegistry
@@ -31,11 +33,14 @@ _PATIENCE, _BOUNDED_PATIENCE = 600.0, 120.0
 _REGISTRY_PATIENCE = 540.0
 
 
-def producer(config: ProducerConfig, look: ReadOrigins = lambda log_id: ()) -> Producer:
+def producer(
+    config: ProducerConfig, look: ReadOrigins = lambda log_id: (), channels: Sequence[Channel] = ()
+) -> Producer:
     """Return the producer.
 
     Args:
         look: returns the ids of the servers and logs that the upstream's rows originate from.
+        channels: those that copies wait for.
     """
     root, relay_settings = config.relay.dir, config.relay
     patience = _BOUNDED_PATIENCE if config.until_caught_up else _PATIENCE
@@ -75,7 +80,7 @@ def producer(config: ProducerConfig, look: ReadOrigins = lambda log_id: ()) -> P
             UpstreamStructures(config.source, info.flavor, tables(info), root, tail, stop),
             lambda log_id: write_owner(root, Owner(config.prefix, log_id)),
             origins,
-            Copier(config.source, tables(info), config.copy),
+            Copier(config.source, tables(info), config.copy, channels),
         )
 
     return Producer(config, epoch_log, origins, purging, mirror, publisher)

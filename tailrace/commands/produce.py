@@ -35,6 +35,7 @@ def produce(
 def _run(config: Config, settings: ProducerConfig, stop: Event) -> None:
     from tailrace.assemble.producer import producer
     from tailrace.assemble.settings import followed_channels, origins
+    from tailrace.channels.applied import AppliedEpoch
     from tailrace.channels.relay_marks import follow_channels
     from tailrace.preflight.gate import check_producer
     from tailrace.probe_kafka import probe
@@ -48,7 +49,8 @@ def _run(config: Config, settings: ProducerConfig, stop: Event) -> None:
     probe(settings.bootstrap_servers, settings.kafka_security)
     check_producer(config)
     memory = ProducerMemory(settings)
-    marks = follow_channels(followed_channels(config), settings.relay.dir)
+    followed = followed_channels(config)
+    marks = follow_channels(followed, settings.relay.dir)
     live = serve_status(settings.relay.dir, PRODUCER, memory.snapshot)
     with recovery_hinted(settings.relay.dir), progress_display("produce") as show, live, marks:
         backlog, meter = UpstreamBacklog(settings.source), CopyMeter()
@@ -59,4 +61,5 @@ def _run(config: Config, settings: ProducerConfig, stop: Event) -> None:
             shown = describe_copy(copy) if copy is not None and copy["running"] else ""
             show(replace(backlog.snapshot(state), copy=shown))
 
-        producer(settings, origins(config)).run(stop, report)
+        channels = [AppliedEpoch(channel) for channel in followed]
+        producer(settings, origins(config), channels).run(stop, report)

@@ -14,6 +14,7 @@ from confluent_kafka.admin import AdminClient
 
 from compose.databases import Database
 from compose.kafka import Kafka
+from producer.copy import window
 from producer.copy.requests import REQUEST_NAME
 from producer.settings import CopySettings
 from schemas.access.server_url import ServerUrl
@@ -22,6 +23,8 @@ from schemas.wire.epoch import EpochCommitted
 from spark_consumer.epochs.log_reader import LogReader
 from spark_consumer.epochs.start import complete_copy, first_kept
 from spark_consumer.rules.config import ConsumerConfig, LogAddress
+from tailrace.assemble.producer import producer
+from tailrace.channels.applied import AppliedEpoch
 from tailrace.request_copy import ask_for_copy, cancel_copies
 from tailrace.status.copies import LoggedCopies
 from tests.support.applying.consuming import consume
@@ -74,10 +77,13 @@ def _assert_equal(case: Case, downstream: Database) -> None:
         assert sorted(downstream.execute(query)) == sorted(case.upstream.execute(query)), table
 
 
-def test_a_copy_again_mends_a_channel(case: Case, downstream: Database) -> None:
+def test_a_copy_again_mends_a_channel(
+    case: Case, downstream: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
     config = _channel(case, downstream)
     case.catch_up()
     consume(config)
+    applied = case.published().epochs[-1].epoch
     with downstream.connect(database=case.db) as connection, connection.cursor() as cursor:
         for statement in _PLANTED:
             cursor.execute(statement)
@@ -89,8 +95,15 @@ def test_a_copy_again_mends_a_channel(case: Case, downstream: Database) -> None:
     killed = case.process("copy.before_removal", until_caught_up=True)
     assert killed.wait() == -9
     assert (case.config.relay.dir / REQUEST_NAME).exists()
+    # The copy waits for the channel, which seems to run, only for a moment.
+    monkeypatch.setattr(window, "_PATIENCE", 0.5)
+    channel = AppliedEpoch(config)
+    assert channel.epoch() is None
+    downstream.execute(f"UPDATE tailrace.relay_log_info SET consistent = 0 WHERE Channel_name = '{case.db}'")
+    assert channel.epoch() == applied
     with writing(case, 7):
-        case.catch_up(copy=CopySettings(chunk_rows=100))
+        limited = replace(case.config, until_caught_up=True, copy=CopySettings(chunk_rows=100))
+        producer(limited, channels=[channel]).run(threading.Event())
     case.catch_up()
     assert not (case.config.relay.dir / REQUEST_NAME).exists()
     consume(config)

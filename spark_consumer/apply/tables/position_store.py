@@ -194,6 +194,15 @@ def read(
     return _position(rows[0]) if rows else None
 
 
+def running_epoch(session: Session, channel: ChannelKey) -> int | None:
+    """Return the channel's last epoch; None if it has none, or its last run has ended by itself."""
+    found = session.value(
+        "SELECT epoch FROM tailrace.relay_log_info WHERE prefix = %s AND Channel_name = %s AND consistent = 0",
+        channel,
+    )
+    return None if found is None else int(found)
+
+
 def create(
     session: Session, channel: ChannelKey, begin: ChannelStart, last: EpochCommitted | None = None
 ) -> None:
