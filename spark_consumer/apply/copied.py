@@ -2,9 +2,9 @@
 
 A slice of rows of copies has no changes, so all its rows are as the upstream has them at its beginning and at its end.
 They may be written in any order and in several transactions; written again, they are the same. After a crash some of
-them are there, and the next start writes all of them again. Each task writes epochs that follow one another, each
-in a transaction, which locks the channel's row with a shared lock and checks the fencing token and the position. So no
-consumer that was replaced can still write, nor a task that was given up.
+them are there, and the next start writes all of them again. Each task writes a run of epochs in a transaction, which
+locks the channel's row with a shared lock and checks the fencing token and the position. So no consumer that was
+replaced can still write, nor a task that was given up.
 """
 
 from __future__ import annotations
@@ -64,16 +64,16 @@ def write_slice(config: ConsumerConfig, token: int, prepared: PreparedCopy) -> P
     """
     plan, slice_ = prepared.plan, prepared.slice_
     context = CopyContext(config.target, config.key, token, config.retry_time, plan, slice_)
-    work, then = partial(render, plan), partial(write_epoch, context)
-    found = prepared.rows.results_of_epochs(slice_, config.worker_count, work, then)
+    work, then = partial(render, plan), partial(write_run, context)
+    found = prepared.rows.results_of_runs(slice_, config.worker_count, work, then)
     statements = sum(one.statements for one in found if isinstance(one, Written))
     merged = sum(one.rows for one in found if isinstance(one, Written)) - statements
     return PreparedRows(slice_, row_counts=prepared.row_counts + RowCounts(merged=merged), copied=statements)
 
 
-def write_epoch(context: CopyContext, epoch: Slice, results: Sequence[Result]) -> Iterator[Result]:
-    """Write the rows of an epoch in a transaction of its own."""
-    copied = assemble_copy(epoch, context.plan, results)
+def write_run(context: CopyContext, run: Slice, results: Sequence[Result]) -> Iterator[Result]:
+    """Write the rows of a run of epochs in a transaction of its own."""
+    copied = assemble_copy(run, context.plan, results)
     key = WorkerKey(context.target, context.channel, 0)
     with_session(key, context.retry_time, partial(_write, context, copied))
     reached("copied.after_share")

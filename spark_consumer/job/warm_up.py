@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Iterable
 
 import structlog
 from pyspark.sql import SparkSession
@@ -11,7 +12,7 @@ from schemas.wire.epoch import OffsetRange
 from spark_consumer.epochs.fetch import ALL_KEYS, TopicReader
 from spark_consumer.epochs.log_reader import LogReader
 from spark_consumer.rows.reader import on_executors, read_range, task
-from spark_consumer.rows.slice_rows import RangeRows
+from spark_consumer.rows.results import Result
 from spark_consumer.rules.config import ConsumerConfig
 
 _log = structlog.get_logger()
@@ -34,10 +35,11 @@ def warm_up(spark: SparkSession, config: ConsumerConfig, log: LogReader) -> thre
             if last is not None:
                 parts = [(OffsetRange(0, last.offset, last.offset + 1), ALL_KEYS)] * 2
 
-                def read(number: int) -> RangeRows:
-                    return read_range(source, *parts[number], with_offsets=False)
+                def read(number: int) -> Iterable[Result]:
+                    read_range(source, *parts[number], with_offsets=False)
+                    return ()
 
-                on_executors(spark)(len(parts), len(parts), task(read, lambda number, rows: ()))
+                on_executors(spark)(len(parts), len(parts), task(read))
         except Exception as error:
             _log.debug("warm_up_failed", reason=str(error).split("\n", 1)[0])
 

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from itertools import zip_longest
-from typing import Any, TypeVar
+from typing import Any
 
 import pyarrow as pa
 from pyspark.sql import SparkSession
@@ -28,7 +26,7 @@ from spark_consumer.epochs.slices import Slice
 from spark_consumer.rows.failures import explain
 from spark_consumer.rows.render import UnevaluableRow, UnknownHeader
 from spark_consumer.rows.results import SCHEMA_DDL, Result, TaskFailure, decoded, encoded
-from spark_consumer.rows.slice_rows import EpochWork, RangeRows, SliceRows, Work
+from spark_consumer.rows.slice_rows import RangeRows, RunWork, SliceRows, Work, runs_of
 
 # The rows that a task holds at a time. Only a transaction larger than a usual slice has more. Then several tasks read
 # each of its ranges, so that neither a worker nor the JVM has to hold the whole range.
@@ -36,11 +34,11 @@ _TASK_ROWS = 100_000
 # From this number of them on, check first whether the range can have so many rows.
 _MANY_TASKS = 20
 _MOST_TASKS = 10_000
-_T = TypeVar("_T")
 
 #: the function of one Spark job
 ArrowFunction = Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]
-#: runs such a function over numbers from 0, so many, in so many tasks; returns an Arrow table of all their results
+#: runs such a function over numbers from 0, so many, in at most so many tasks at a time; returns an Arrow table of all
+#: their results
 RunTasks = Callable[[int, int, ArrowFunction], Any]
 
 
@@ -48,30 +46,23 @@ class InvalidRecord(Exception):
     """A record in the range is not a row. The message is the decoding error."""
 
 
-def task(read: Callable[[int], _T], then: Callable[[int, _T], Iterable[Result]]) -> ArrowFunction:
-    """Return the function that Spark runs in each task; its input is numbers, its output what ``then`` returns.
+def task(process: Callable[[int], Iterable[Result]]) -> ArrowFunction:
+    """Return the function that Spark runs in each task; its input is numbers, its output what ``process`` returns.
 
-    What the next number needs is read meanwhile. Failures are results too, because Spark would retry a failed task
-    immediately.
+    Failures are results too, because Spark would retry a failed task immediately.
     """
 
     def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        numbers = [number for batch in batches for number in batch.column(0).to_pylist()]
-        with ThreadPoolExecutor(1, thread_name_prefix="read") as reader:
-            coming = reader.submit(read, numbers[0])
-            for number, following in zip_longest(numbers, numbers[1:]):
-                try:
-                    found = coming.result()
-                    if following is not None:
-                        coming = reader.submit(read, following)
-                    yield from encoded(then(number, found))
-                except (UnknownHeader, RangeReadError, LogError, DownstreamError) as error:
-                    yield from encoded([TaskFailure(number, error)])
-                    return
-                except UNFIT as error:
-                    damaged = InvalidRecord(f"{type(error).__name__}: {error}"[:500])
-                    yield from encoded([TaskFailure(number, damaged)])
-                    return
+        for number in (number for batch in batches for number in batch.column(0).to_pylist()):
+            try:
+                yield from encoded(process(number))
+            except (UnknownHeader, RangeReadError, LogError, DownstreamError) as error:
+                yield from encoded([TaskFailure(number, error)])
+                return
+            except UNFIT as error:
+                damaged = InvalidRecord(f"{type(error).__name__}: {error}"[:500])
+                yield from encoded([TaskFailure(number, damaged)])
+                return
 
     return run
 
@@ -79,7 +70,9 @@ def task(read: Callable[[int], _T], then: Callable[[int, _T], Iterable[Result]])
 def on_executors(spark: SparkSession) -> RunTasks:
     """Return a function that runs tasks in Spark's Python workers."""
 
-    def run(numbers: int, tasks: int, function: ArrowFunction) -> Any:
+    def run(numbers: int, most: int, function: ArrowFunction) -> Any:
+        # Where no more can run at a time anyway, each number is a task, and a worker that is done takes the next one.
+        tasks = numbers if spark.sparkContext.defaultParallelism <= most else min(numbers, most)
         return spark.range(0, numbers, 1, tasks).mapInArrow(function, SCHEMA_DDL).toArrow()
 
     return run
@@ -120,33 +113,31 @@ class SliceReader(SliceRows):
         ]
         source = self._source
 
-        def read(number: int) -> RangeRows:
-            return read_range(source, *parts[number], with_offsets=with_offsets)
+        def process(number: int) -> Iterable[Result]:
+            return work(read_range(source, *parts[number], with_offsets=with_offsets))
 
         with self._explained(slice_):
             if count > _MANY_TASKS:
                 for part in slice_.ranges:
                     source.check_end(part)
-            found = self._run(slice_, len(parts), len(parts), task(read, lambda _, rows: work(rows)))
+            found = self._run(slice_, len(parts), len(parts), process)
             if isinstance(found, TaskFailure):
                 raise self._meant(found.error, slice_, parts[found.task][:1], work)
             return found
 
-    def results_of_epochs(self, slice_: Slice, tasks: int, work: Work, then: EpochWork) -> list[Result]:
-        source, epochs = self._source, [epoch for epoch in slice_.each_epoch if epoch.rows]
+    def results_of_runs(self, slice_: Slice, most: int, work: Work, then: RunWork) -> list[Result]:
+        source, runs = self._source, runs_of(slice_)
 
-        def read(number: int) -> list[Result]:
-            every = KeySubset(0, 1, epochs[number].rows)
-            found = (read_range(source, part, every, with_offsets=False) for part in epochs[number].ranges)
-            return [result for rows in found for result in work(rows)]
-
-        def process(number: int, results: list[Result]) -> Iterable[Result]:
-            return then(epochs[number], results)
+        def process(number: int) -> Iterable[Result]:
+            run = runs[number]
+            every = KeySubset(0, 1, run.rows)
+            found = (read_range(source, part, every, with_offsets=False) for part in run.ranges)
+            return then(run, [result for rows in found for result in work(rows)])
 
         with self._explained(slice_):
-            found = self._run(slice_, len(epochs), min(tasks, len(epochs)), task(read, process))
+            found = self._run(slice_, len(runs), most, process)
             if isinstance(found, TaskFailure):
-                raise self._meant(found.error, slice_, epochs[found.task].ranges, work)
+                raise self._meant(found.error, slice_, runs[found.task].ranges, work)
             return found
 
     @contextmanager
@@ -159,12 +150,12 @@ class SliceReader(SliceRows):
             raise explain(error, slice_, self._log) from error
 
     def _run(
-        self, slice_: Slice, numbers: int, tasks: int, function: ArrowFunction
+        self, slice_: Slice, numbers: int, most: int, process: Callable[[int], Iterable[Result]]
     ) -> list[Result] | TaskFailure:
         """Run tasks that read rows of the slice; return their results, or the first failure."""
         for logged in slice_.epochs:
             check_rows(logged.record, logged.offset)
-        found = decoded(self._run_tasks(numbers, tasks, function))
+        found = decoded(self._run_tasks(numbers, most, task(process)))
         return next((one for one in found if isinstance(one, TaskFailure)), found)
 
     def _meant(self, error: Exception, slice_: Slice, parts: Sequence[OffsetRange], work: Work) -> Exception:

@@ -8,8 +8,10 @@ from dataclasses import dataclass
 
 from schemas.errors import NOTHING_APPLIED, LogError
 from schemas.wire.epoch import DIGEST_MODULUS
-from spark_consumer.epochs.slices import Slice
+from spark_consumer.epochs.slices import LoggedEpoch, Slice
 from spark_consumer.rows.results import Result, RowTally
+
+_RUN_ROWS = 50_000
 
 
 @dataclass(frozen=True)
@@ -30,8 +32,8 @@ class RangeRows:
 
 #: processes the rows of a range, or a share of them that has all rows of its keys
 Work = Callable[[RangeRows], Iterable[Result]]
-#: processes an epoch by the results of other work for its rows
-EpochWork = Callable[[Slice, Sequence[Result]], Iterable[Result]]
+#: processes a run of epochs by the results of other work for their rows
+RunWork = Callable[[Slice, Sequence[Result]], Iterable[Result]]
 
 
 class SliceRows(ABC):
@@ -46,17 +48,29 @@ class SliceRows(ABC):
             DownstreamError: ``work`` is not possible for a row.
         """
 
-    def results_of_epochs(self, slice_: Slice, tasks: int, work: Work, then: EpochWork) -> list[Result]:
-        """Return the results of ``then`` for each epoch of a slice that has rows, in at most so many tasks.
+    def results_of_runs(self, slice_: Slice, most: int, work: Work, then: RunWork) -> list[Result]:
+        """Return the results of ``then`` for all runs of a slice's epochs (``runs_of``), at most so many side by side.
 
-        ``then`` is given the epoch and the results of ``work`` for all its rows.
+        ``then`` is given the run and the results of ``work`` for all its rows.
 
         Raises:
             LogError: as ``results``.
             DownstreamError: ``work`` or ``then`` is not possible.
         """
-        every = (epoch for epoch in slice_.each_epoch if epoch.rows)
-        return [result for epoch in every for result in then(epoch, self.results(epoch, work))]
+        return [result for run in runs_of(slice_) for result in then(run, self.results(run, work))]
+
+
+def runs_of(slice_: Slice) -> list[Slice]:
+    """Divide a slice's epochs into runs of at most ``_RUN_ROWS`` rows; a larger epoch is one by itself."""
+    runs: list[list[LoggedEpoch]] = []
+    rows = 0
+    for logged in slice_.epochs:
+        if not runs or rows + logged.record.rows > _RUN_ROWS:
+            runs.append([])
+            rows = 0
+        runs[-1].append(logged)
+        rows += logged.record.rows
+    return [Slice(tuple(run)) for run in runs]
 
 
 def verify(slice_: Slice, results: Iterable[Result]) -> None:

@@ -134,8 +134,8 @@ class ServerSink:
     def _one_by_one(self, slice_: Slice) -> Applied:
         """Apply a slice's epochs, each as a slice of its own."""
         applied = Applied(0)
-        for epoch in slice_.each_epoch:
-            applied += self.apply(self.plan(epoch, self._structures)())
+        for logged in slice_.epochs:
+            applied += self.apply(self.plan(Slice((logged,)), self._structures)())
         return applied
 
     def _apply_after_refusal(self, error: DownstreamError, prepared: SingleSlice) -> Applied:

@@ -241,7 +241,7 @@ def test_a_password_that_has_become_wrong_stops_whoever_runs(secured: SecuredKaf
     # As on the executors, in the driver, and in the producer.
     begun = TopicReader(secured.secured, "secured.rows", "g", login, timeout=60.0)
     read = partial(read_range, begun, OffsetRange(0, 0, 1), ALL_KEYS, with_offsets=False)
-    work = task(lambda _: read(), lambda _, rows: [RowTally(len(rows.keys), 0)])
+    work = task(lambda _: [RowTally(len(read().keys), 0)])
     [result] = decoded(pa.Table.from_batches(work(iter([pa.record_batch({"n": pa.array([0])})])), SCHEMA))
     assert isinstance(result, TaskFailure)
     assert str(result.error).startswith("TR508")

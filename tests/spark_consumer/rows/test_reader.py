@@ -1,57 +1,50 @@
-"""How a task of the executors reads ahead, and what it says when it fails."""
+"""What a task of the executors says when it fails, and how a slice's epochs are divided among tasks."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from threading import Event
+from itertools import pairwise
 
 import pyarrow as pa
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from schemas.errors import DownstreamError
+from spark_consumer.epochs.slices import LoggedEpoch, Slice
 from spark_consumer.rows.reader import InvalidRecord, task
 from spark_consumer.rows.results import SCHEMA, Result, RowTally, TaskFailure, decoded
+from spark_consumer.rows.slice_rows import runs_of
+from tests.support.epochs.records import epoch_record
 
 
-def _run(read: object, then: object, numbers: int) -> list[Result]:
-    made = task(read, then)(iter([pa.record_batch([pa.array(range(numbers))], ["id"])]))  # type: ignore[arg-type]
-    return decoded(pa.Table.from_batches(made, SCHEMA))
-
-
-def test_a_task_reads_the_next_number_while_it_works_on_one() -> None:
-    begun = [Event() for _ in range(4)]
-
-    def read(number: int) -> int:
-        begun[number].set()
-        return number * 10
-
-    def then(number: int, found: int) -> Iterable[Result]:
-        if number < 3:
-            assert begun[number + 1].wait(60)
-        assert number == 3 or not any(event.is_set() for event in begun[number + 2 :])
-        yield RowTally(number, found)
-
-    assert _run(read, then, 4) == [RowTally(number, number * 10) for number in range(4)]
-
-
-@pytest.mark.parametrize("stage", ["read", "then"])
-def test_a_failure_is_the_last_result_and_nothing_more_is_done(stage: str) -> None:
+@pytest.mark.parametrize(("error", "kind"), [(ValueError, InvalidRecord), (DownstreamError, DownstreamError)])
+def test_a_failure_is_the_last_result_and_nothing_more_is_done(
+    error: type[Exception], kind: type[Exception]
+) -> None:
     done: list[int] = []
 
-    def read(number: int) -> int:
-        if (stage, number) == ("read", 1):
-            raise ValueError("no row")
-        return number
-
-    def then(number: int, found: int) -> Iterable[Result]:
-        if (stage, number) == ("then", 1):
-            raise DownstreamError("TR604", "refused")
+    def process(number: int) -> Iterable[Result]:
+        if number == 1:
+            raise error("TR604", "refused")
         done.append(number)
-        yield RowTally(number, found)
+        yield RowTally(number, 0)
 
-    first, failure = _run(read, then, 4)
+    batches = task(process)(iter([pa.record_batch([pa.array(range(4))], ["id"])]))
+    first, failure = decoded(pa.Table.from_batches(batches, SCHEMA))
     assert first == RowTally(0, 0)
     assert isinstance(failure, TaskFailure)
     assert failure.task == 1
-    assert type(failure.error) is (InvalidRecord if stage == "read" else DownstreamError)
+    assert type(failure.error) is kind
     assert done == [0]
+
+
+@given(rows=st.lists(st.integers(0, 60_000), min_size=1, max_size=40))
+def test_runs_are_all_epochs_in_their_order(rows: list[int]) -> None:
+    epochs = tuple(LoggedEpoch(epoch_record(at, rows=count), at) for at, count in enumerate(rows))
+    runs = runs_of(Slice(epochs))
+    assert tuple(logged for run in runs for logged in run.epochs) == epochs
+    assert all(run.rows <= 50_000 or len(run.epochs) == 1 for run in runs)
+    # Two that follow each other are never small enough to be one.
+    for left, right in pairwise(runs):
+        assert left.rows + right.first.rows > 50_000

@@ -37,10 +37,10 @@ from tailrace.config.file import load
 _BATCH = 7
 
 
-def run_here(numbers: int, tasks: int, function: ArrowFunction) -> pa.Table:
+def run_here(numbers: int, most: int, function: ArrowFunction) -> pa.Table:
     """Runs tasks one after the other, where executors share them."""
     ids = pa.array(range(numbers))
-    share = -(-numbers // tasks)
+    share = -(-numbers // min(numbers, most))
     parts = (ids.slice(begin, share) for begin in range(0, numbers, share))
     batches = [one for part in parts for one in function(iter([pa.record_batch([part], ["id"])]))]
     return pa.Table.from_batches(batches, SCHEMA)
