@@ -27,7 +27,15 @@ from producer.copy.copies import Boundary, Copies
 from producer.copy.epochs import copy_epochs
 from producer.copy.progress import CopyProgress
 from producer.copy.requests import Requests
-from producer.copy.state import PLAN_KEY, REPLICATED_KEY, Plan, Replicated, Step
+from producer.copy.state import (
+    COMPLETED_KEY,
+    PLAN_KEY,
+    REPLICATED_KEY,
+    CompleteCopies,
+    Plan,
+    Replicated,
+    Step,
+)
 from producer.decode.decode_rules import DecodeRules, LeftOut
 from producer.decode.epoch_stream import EpochStream
 from producer.decode.event_decoder import EventDecoder
@@ -52,7 +60,7 @@ from relay_store.read.reader import RelayBlock, RelayReader
 from relay_store.read.tail import RelayTail
 from schemas.gtid.sets import parse_gtid_set
 from schemas.tables import TableFilter
-from schemas.wire.epoch import COPY
+from schemas.wire.epoch import COPY, ORIGIN
 
 log = structlog.get_logger()
 
@@ -164,6 +172,9 @@ class Publisher:
         records = {REPLICATED_KEY: Replicated(tables.include, tables.exclude).encode()}
         if start.log_begins == COPY:
             records[PLAN_KEY] = Plan(str(uuid.uuid4())).encode()
+        if start.log_begins in (COPY, ORIGIN):
+            # New channels can begin here, so nothing is to be copied for them yet.
+            records[COMPLETED_KEY] = CompleteCopies(asked=_now().unix_ms).encode()
         changes = (*structures.take_changes(), *records.items())
         epoch = OpenEpoch(0, opened=_now().monotonic)
         first = seal(
@@ -216,7 +227,8 @@ class Publisher:
             lambda: copies.incomplete,
             copies.is_due,
             lambda: copies.end_position,
-            lambda: copies.are_running,
+            lambda: copies.copying,
+            lambda: copies.new_channels,
         )
 
     # -- following the relay log -----------------------------------------------------------------
@@ -322,6 +334,7 @@ class _Output:
         while self._copier is not None:
             self._copier.check()
             self._take_request()
+            self._repeat_copy(self._copier.every)
             for epoch in copy_epochs(self.copies, self.stream):
                 self.committer.commit(epoch)
                 self._copier.wrote(epoch)
@@ -343,7 +356,7 @@ class _Output:
     def _take_request(self) -> None:
         """Write into the log what an operator asks for; the request goes once it is there."""
         request = self._requests.waiting()
-        if request is None or (records := self.copies.requested(request)) is None:
+        if request is None or (records := self.copies.requested(request, _now().unix_ms)) is None:
             return
         self._commit_records(records)
         self._requests.taken(request)
@@ -353,6 +366,12 @@ class _Output:
             log.warning("copies_cancelled", goes_on=goes_on)
         else:
             log.info("copy_requested", copy=request.copy, tables=request.tables or "all")
+
+    def _repeat_copy(self, every: float) -> None:
+        """Begin a copy for new channels, if one is wanted every so many seconds and is due."""
+        if every and (records := self.copies.repeated(every, _now().unix_ms)):
+            self._commit_records(records)
+            log.info("copy_for_new_channels_begins")
 
 
 @contextmanager

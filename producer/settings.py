@@ -12,7 +12,7 @@ from pydantic import AfterValidator, BeforeValidator, Field
 from schemas.access.server_url import ServerUrl
 from schemas.errors import ConfigError
 from schemas.letter_case import lowered
-from schemas.settings import Duration, Size, parse_size
+from schemas.settings import Duration, Size, Span, parse_size
 from schemas.tables import compile_pattern
 
 MIN_PART_SIZE = 4096  # bytes
@@ -148,6 +148,13 @@ class CopySettings:
     max_replica_lag: Annotated[
         Duration, Field(description="how far the replicas may be behind, as 200ms, 1s, or seconds")
     ] = 5.0
+    every: Annotated[
+        Span,
+        Field(
+            description="how often all tables are copied for new channels, as 24h or 7d, so that topics need not be"
+            " kept for ever; channels that run pass over these copies; 0: never",
+        ),
+    ] = 0.0
 
 
 #: a statement that changes rows by its text; a rows event whose images lack what is needed

@@ -17,7 +17,7 @@ _SIZES = {
     "mb": 10**6,
     "gb": 10**9,
 }
-_DURATIONS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}
+_DURATIONS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 
 
 def parse_size(value: object) -> object:
@@ -34,7 +34,7 @@ def parse_duration(value: object) -> object:
     """Convert ``200ms``, ``1.5s``, ``2m`` or a plain number to seconds. Raises ValueError."""
     if not isinstance(value, str):
         return value
-    match = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*(ms|s|m|h)?\s*", value)
+    match = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*(ms|s|m|h|d)?\s*", value)
     if not match:
         raise ValueError("a duration is a number of seconds, or text such as 200ms, 1s, 2m")
     return float(match[1]) * _DURATIONS[match[2] or "s"]

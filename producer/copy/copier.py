@@ -72,6 +72,11 @@ class Copier:
         self._throttle.close()
 
     @property
+    def every(self) -> float:
+        """Seconds from one complete copy for new channels to the next; 0: none are made."""
+        return self._settings.every
+
+    @property
     def paused(self) -> str | None:
         """Why nothing is read just now; None if that is not so."""
         channel = self._window.held_by

@@ -38,7 +38,7 @@ from schemas.ddl.table_definition import TableDefinition
 from schemas.structure import TableStructure
 from schemas.tables import QualifiedName, TableFilter
 from schemas.wire.avro_schema import OP_BEHIND
-from schemas.wire.epoch import CompleteCopy, EpochCommitted, SchemaChanged
+from schemas.wire.epoch import ABSENT, INCOMPLETE, CompleteCopy, EpochCommitted, SchemaChanged
 from schemas.wire.rows import header_size, key_prefix
 
 #: makes whole values of rows' `after` bytes, given what each begins with, the number of the epoch, and where it ends
@@ -266,6 +266,7 @@ class Copies:
         self._parent_prefixes: tuple[bytes, ...] = ()
         self._has_rows = False
         self._incomplete = self._left_out = self._unknown = frozenset[QualifiedName]()
+        self._new_channels: dict[QualifiedName, str] = {}
         self._settle()
 
     # -- for readers -----------------------------------------------------------------------------
@@ -334,7 +335,8 @@ class Copies:
         found = [Work(work.name, work.run, base, is_begun=False)]
         for name in sorted(hold.names - {work.name}):
             # One that is whole is read with the others: the first of them has it copied again.
-            whole = TableCopy(self._tables[work.name].state.copy, Step.DONE, again=True)
+            copy = self._tables[work.name].state.copy
+            whole = TableCopy(copy, Step.DONE, again=True, for_new=self.is_for_new)
             table = self._tables.setdefault(name, _Table(whole))
             table.begins_anew()
             table.reads_after, table.all_read = base.epoch, True
@@ -380,7 +382,7 @@ class Copies:
         for table in tables:
             circle = [self._tables[name].state for name in table.state.circle if name in self._tables]
             if table.state.step is Step.DONE and any(one.lacks_changes for one in circle):
-                table.state = table.state.read_anew()
+                table.state = replace(table.state.read_anew(), for_new=self.is_for_new)
                 table.begins_anew()
 
     def _next_work(self) -> Work | None:
@@ -468,9 +470,24 @@ class Copies:
         return any(table.state.step is not Step.DONE for table in self._tables.values())
 
     @property
+    def is_for_new(self) -> bool:
+        """Whether what runs is a copy for new channels; it never runs together with another one."""
+        return any(plan is not None and plan.for_new for plan in (self._plan, self._complete))
+
+    @property
+    def copying(self) -> bool:
+        """Whether something is left to copy that all channels apply."""
+        return self.are_running and not self.is_for_new
+
+    @property
     def incomplete(self) -> frozenset[QualifiedName]:
         """The tables of which rows may be missing downstream."""
         return self._incomplete
+
+    @property
+    def new_channels(self) -> Mapping[QualifiedName, str]:
+        """What a channel lacks that begins with the copy that runs, and only that: as in ``TableTouched``."""
+        return self._new_channels
 
     def note(self, records: Records) -> None:
         """Rows of an epoch are about to be written."""
@@ -555,6 +572,7 @@ class Copies:
                 is_held=any(s.is_held for s in states),
                 parents=tuple({parent for s in states for parent in s.parents}),
                 circle=tuple({one for s in states for one in s.circle}),
+                for_new=self.is_for_new,
             )
             self._tables[name] = _Table(state, run=old.run + 1 if old else 0)
             records.append((topic_key(name), state.encode()))
@@ -602,7 +620,7 @@ class Copies:
                 continue
             # The run goes on if its reader waits for this with the publisher at a standstill.
             table = old if self._is_held(name) else _Table(old.state, run=old.run + 1)
-            table.state = old.state.frozen()
+            table.state = old.state.frozen(for_new=self.is_for_new)
             self._tables[name] = table
             records.append((topic_key(name), table.state.encode()))
         return records
@@ -629,8 +647,14 @@ class Copies:
     def _settle(self) -> None:
         """The states of tables have changed."""
         tables = self._tables.items()
-        self._incomplete = frozenset(name for name, table in tables if table.state.incomplete)
-        self._left_out = frozenset(name for name, table in tables if table.state.leaves_out_rows)
+        incomplete = [name for name, table in tables if table.state.incomplete]
+        left_out = [name for name, table in tables if table.state.leaves_out_rows]
+        if self.is_for_new:
+            self._new_channels = dict.fromkeys(incomplete, INCOMPLETE) | dict.fromkeys(left_out, ABSENT)
+            incomplete, left_out = [], []
+        else:
+            self._new_channels = {}
+        self._incomplete, self._left_out = frozenset(incomplete), frozenset(left_out)
         self._unknown = frozenset(name for name, table in tables if table.state.is_unknown)
         for _, table in tables:
             if table.state.step is not Step.RUNNING:
@@ -641,8 +665,11 @@ class Copies:
 
     # -- what an operator asks for ---------------------------------------------------------------
 
-    def requested(self, request: CopyRequest) -> tuple[TrackedRecord, ...] | None:
+    def requested(self, request: CopyRequest, now: int) -> tuple[TrackedRecord, ...] | None:
         """Copy tables again, or drop copies that have not begun.
+
+        Args:
+            now: ms since 1970.
 
         Returns the records that change, none if the log has them already; None if the request has to wait.
         """
@@ -653,14 +680,54 @@ class Copies:
             known = {table.state.copy for table in self._tables.values()}
             if request.copy in known or (plan is not None and plan.copy == request.copy):
                 return ()
-            if plan is not None:
+            if plan is not None and not plan.for_new:
                 return None
-            self._plan = Plan(request.copy, request.tables, again=True, is_complete=not request.tables)
-            self._plan_table.begins_anew()
-            self._lock.notify_all()
-            return ((PLAN_KEY, self._plan.encode()),)
+            records = self._gives_up_for_new()
+            plan = Plan(request.copy, request.tables, again=True, is_complete=not request.tables, asked=now)
+            return tuple(dict((*records, self._begins_plan(plan))).items())
+
+    def repeated(self, every: float, now: int) -> tuple[TrackedRecord, ...]:
+        """Copy everything for new channels if that is due, as ``CompleteCopies.is_due`` says, and nothing runs.
+
+        Returns the records that change.
+        """
+        with self._lock:
+            if self._complete is not None or self.are_running or not self._completed.is_due(every, now):
+                return ()
+            plan = Plan(str(uuid.uuid4()), again=True, is_complete=True, asked=now, for_new=True)
+            return (self._begins_plan(plan),)
+
+    def _begins_plan(self, plan: Plan) -> TrackedRecord:
+        self._plan = plan
+        self._plan_table.begins_anew()
+        self._lock.notify_all()
+        return (PLAN_KEY, plan.encode())
+
+    def _gives_up_for_new(self, *, is_late: bool = True) -> list[TrackedRecord]:
+        """A copy for new channels comes to nothing, if one runs. None has begun with it, since it has not ended.
+
+        Args:
+            is_late: whether the next one is due as this one was; else it is due once the time for one has passed.
+        """
+        plan = self._complete or self._plan
+        if plan is None or not self.is_for_new:
+            return []
+        records: list[TrackedRecord] = [(PLAN_KEY, None), (COMPLETE_KEY, None)]
+        if not is_late:
+            self._completed = replace(self._completed, asked=plan.asked)
+            records.append((COMPLETED_KEY, self._completed.encode()))
+        self._plan = self._complete = self._hold = None
+        for table in (self._plan_table, *self._tables.values()):
+            table.begins_anew()
+        running = [name for name, table in self._tables.items() if table.state.step is not Step.DONE]
+        records += [self._drop(name) for name in running]
+        self._settle()
+        self._lock.notify_all()
+        return records
 
     def _cancel(self) -> tuple[TrackedRecord, ...]:
+        if self.is_for_new:
+            return tuple(self._gives_up_for_new(is_late=False))
         plan = self._plan
         records = self._drop_plan(plan) if plan is not None and plan.again else []
         dropped = [name for name, table in self._tables.items() if table.state.can_be_dropped]
@@ -700,6 +767,7 @@ class Copies:
         records: list[TrackedRecord] = [(REPLICATED_KEY, now.encode())]
         with self._lock:
             self._replicated = now
+            records += self._gives_up_for_new()
             for name in [name for name in self._tables if not tables.allows(*name)]:
                 del self._tables[name]
                 records.append((topic_key(name), None))
@@ -819,6 +887,8 @@ class Copies:
         plan = self.plan_with(found)
         with self._lock:
             is_done = not plan.has_new and not plan.is_complete
+            if plan.for_new and not plan.is_complete:
+                return self._refused_for_new(found.refused)
             self._plan = None if is_done else replace(plan, tables=(), again=plan.is_complete, objects=True)
             records: list[TrackedRecord] = [(PLAN_KEY, self._plan.encode() if self._plan else None)]
             if plan.is_complete:
@@ -838,7 +908,13 @@ class Copies:
                         records.append(self._drop(name, found.refused[name]))
                     continue
                 again = not is_new or name in self._known
-                first = TableCopy(plan.copy, again=again, is_new=is_new, is_frozen=plan.is_complete)
+                first = TableCopy(
+                    plan.copy,
+                    again=again,
+                    is_new=is_new,
+                    is_frozen=plan.is_complete,
+                    for_new=plan.for_new,
+                )
                 state = first if old is None else old.state.anew(plan)
                 self._release(name)
                 self._tables[name] = _Table(state, run=old.run + 1 if old else 0)
@@ -846,10 +922,22 @@ class Copies:
             self._settle()
         return tuple(records)
 
+    def _refused_for_new(self, refused: Mapping[QualifiedName, str]) -> tuple[TrackedRecord, ...]:
+        """Some tables cannot be copied, so no channel could begin with the copy."""
+        plan = self._complete or self._plan
+        assert plan is not None
+        records = self._gives_up_for_new(is_late=False)
+        for name, why in refused.items():
+            self._tables.setdefault(name, _Table(TableCopy(plan.copy, Step.DONE)))
+            records.append(self._drop(name, why))
+        return tuple(dict(records).items())
+
     def refused_plan(self) -> tuple[TrackedRecord, ...]:
         """Nothing can be copied. Returns the records that change."""
         assert self._plan is not None
         with self._lock:
+            if self._plan.for_new:
+                return tuple(self._gives_up_for_new(is_late=False))
             return tuple(self._drop_plan(self._plan))
 
     def finished_plan(self) -> tuple[TrackedRecord, ...]:
@@ -862,8 +950,9 @@ class Copies:
         """The complete copy that has come to its end, and the records that change with the epoch that says so."""
         if self._complete is None or self.are_running:
             return None
-        plan, self._complete = self._complete, None
-        self._completed = self._completed.with_one_of(plan.began)
+        with self._lock:
+            plan, self._complete = self._complete, None
+            self._completed = self._completed.with_one_of(plan)
         return CompleteCopy(plan.copy, ended=True), (
             (COMPLETE_KEY, None),
             (COMPLETED_KEY, self._completed.encode()),
@@ -896,8 +985,10 @@ class Copies:
             return tuple(records)
 
     def forgotten(self, name: QualifiedName, refused: str = "") -> tuple[TrackedRecord, ...]:
-        """There is no such table any more, or it is not copied, and why. Returns the record that changes."""
+        """There is no such table any more, or it is not copied, and why. Returns the records that change."""
         with self._lock:
+            if refused and self.is_for_new:
+                return self._refused_for_new({name: refused})
             record = self._drop(name, refused)
             self._settle()
         return (record,)

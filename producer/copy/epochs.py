@@ -31,8 +31,9 @@ def copy_epochs(copies: Copies, stream: EpochStream) -> Iterator[SealedEpoch]:
         for epoch in _epochs(answer, copies, stream):
             copies.written(epoch.record)
             yield epoch
+    for_new = copies.is_for_new
     if (complete := copies.completed()) is not None:
-        epoch = stream.insert(complete=complete[0], tracked=complete[1])
+        epoch = stream.insert(complete=complete[0], tracked=complete[1], for_new=for_new)
         copies.written(epoch.record)
         yield epoch
 
@@ -42,16 +43,19 @@ def _epochs(answer: Answer, copies: Copies, stream: EpochStream) -> Iterator[Sea
         case TablesFound():
             plan = copies.plan_with(answer)
             if plan.is_complete:
-                yield stream.insert(complete=copies.begins(plan))
-            for statement in _needed(answer.statements, plan):
-                yield stream.insert(ddl=statement)
+                yield stream.insert(complete=copies.begins(plan), for_new=plan.for_new)
+            for statement in (
+                () if plan.for_new and not plan.is_complete else _needed(answer.statements, plan)
+            ):
+                yield stream.insert(ddl=statement, for_new=plan.for_new)
             yield stream.insert(tracked=copies.planned(answer))
         case NothingFound():
             yield stream.insert(tracked=copies.refused_plan())
         case ObjectsFound():
             assert copies.plan is not None
+            for_new = copies.is_for_new
             for statement in _needed(answer.statements, copies.plan):
-                yield stream.insert(ddl=statement)
+                yield stream.insert(ddl=statement, for_new=for_new)
             yield stream.insert(tracked=copies.finished_plan())
         case TableFound() if answer.ddl is not None:
             yield _begin(answer, copies, stream)
@@ -90,24 +94,28 @@ def _begin(found: TableFound, copies: Copies, stream: EpochStream) -> SealedEpoc
         upper=(),
         rows=0,
         estimate=found.estimate,
+        for_new=copies.is_for_new,
     )
     step = CopyStep(old.copy, *name, "begin", again, None, None, found.estimate)
     tracked = (*copies.froze(found), *copies.advanced(name, state))
-    return stream.insert(step, tracked, found.ddl, found.definition)
+    return stream.insert(step, tracked, found.ddl, found.definition, for_new=copies.is_for_new)
 
 
 def _rows(chunk: ChunkRead, rows: CopiedRows, copies: Copies, stream: EpochStream) -> SealedEpoch:
     name, old = chunk.work.name, copies.state(chunk.work.name)
     state = replace(old, upper=chunk.upper, rows=old.rows + len(rows.keys))
     step = CopyStep(old.copy, *name, "rows", old.again, _bound(chunk.work.lower), _bound(chunk.upper), 0)
-    return stream.insert(step, copies.advanced(name, state), rows=rows)
+    return stream.insert(step, copies.advanced(name, state), rows=rows, for_new=copies.is_for_new)
 
 
 def _end(name: QualifiedName, copies: Copies, stream: EpochStream) -> SealedEpoch:
     old = copies.state(name)
     step = CopyStep(old.copy, *name, "end", old.again, None, None, 0)
-    state = replace(old, step=Step.DONE, incomplete=False, ended=copies.next_epoch)
-    return stream.insert(step, copies.advanced(name, state))
+    for_new = copies.is_for_new
+    # A copy for new channels ends nothing for the others.
+    ended = old.ended if for_new else copies.next_epoch
+    state = replace(old, step=Step.DONE, incomplete=False, ended=ended)
+    return stream.insert(step, copies.advanced(name, state), for_new=for_new)
 
 
 def _without(chunk: ChunkRead, copies: Copies) -> CopiedRows:

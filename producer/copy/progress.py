@@ -24,6 +24,7 @@ class CopyProgress:
             the tables are copied again.
         paused: why nothing is read just now; None if that is not so.
         refused: tables that were left out because they cannot be copied, and why; they are not in the numbers.
+        for_new_channels: whether what runs is a copy that only new channels apply.
     """
 
     running: bool
@@ -35,6 +36,7 @@ class CopyProgress:
     not_begun: tuple[QualifiedName, ...]
     paused: str | None = None
     refused: Mapping[QualifiedName, str] = field(default_factory=dict)
+    for_new_channels: bool = False
 
     @classmethod
     def of(
@@ -60,13 +62,17 @@ class CopyProgress:
             not_begun=tuple(sorted(steps[Step.WAITING])),
             paused=paused if running else None,
             refused=refused,
+            for_new_channels=(plan is not None and plan.for_new)
+            or any(table.for_new and table.step is not Step.DONE for table in tables.values()),
         )
 
 
 def incomplete_at(plan: Plan | None, tables: Mapping[QualifiedName, TableCopy], epoch: int) -> list[str]:
-    """The tables whose copies are not complete behind an epoch; as patterns while it is not known which there are."""
-    unknown = (plan.tables or ("*.*",)) if plan is not None and not plan.objects else ()
-    known = (
-        ".".join(name) for name, table in tables.items() if table.step is not Step.DONE or table.ended > epoch
-    )
+    """The tables whose copies are not complete behind an epoch; as patterns while it is not known which there are.
+
+    Copies for new channels do not count.
+    """
+    is_unknown = plan is not None and not plan.objects and not plan.for_new
+    unknown = (plan.tables or ("*.*",)) if plan is not None and is_unknown else ()
+    known = (".".join(name) for name, table in tables.items() if table.is_incomplete_at(epoch))
     return [*unknown, *sorted(known)]

@@ -43,6 +43,7 @@ class TableCopy:
         estimate: the upstream's estimate of all rows.
         ended: the number of the epoch in which it ended, or the copy before it while it runs; -1 if none has.
         refused: why its copy was left out, if that was so; readers have the whole table without.
+        for_new: whether only new channels may apply the copy; all others have the table, with all of its changes.
     """
 
     copy: str
@@ -59,6 +60,7 @@ class TableCopy:
     estimate: int = 0
     ended: int = -1
     refused: str = ""
+    for_new: bool = False
 
     @property
     def is_unknown(self) -> bool:
@@ -67,7 +69,9 @@ class TableCopy:
 
     @property
     def can_be_dropped(self) -> bool:
-        """Whether readers have the whole table without this copy, which has not begun."""
+        """Whether readers have the whole table without this copy."""
+        if self.for_new:
+            return self.step is not Step.DONE
         return self.step is Step.WAITING and not (self.is_new or self.is_frozen or self.incomplete)
 
     @property
@@ -86,6 +90,10 @@ class TableCopy:
     def lacks_changes(self) -> bool:
         """Whether the table's rows downstream, if there are any, are not those of the log's position."""
         return self.step is not Step.DONE and (self.is_new or self.is_frozen or self.incomplete)
+
+    def is_incomplete_at(self, epoch: int) -> bool:
+        """Whether a channel that did not begin with a copy for new ones may lack rows of the table behind an epoch."""
+        return (self.step is not Step.DONE and not self.for_new) or self.ended > epoch
 
     def interrupted(self) -> TableCopy:
         """The same after the program was stopped: rows that are read at one position are read anew."""
@@ -111,9 +119,10 @@ class TableCopy:
             ended=self.ended,
             parents=self.parents,
             circle=self.circle,
+            for_new=plan.for_new,
         )
 
-    def frozen(self) -> TableCopy:
+    def frozen(self, *, for_new: bool) -> TableCopy:
         """The same, to be copied again behind the begin of a table whose changes change its rows."""
         if self.is_unknown:
             return self  # its changes are left out already, and nobody has rows of it
@@ -126,14 +135,15 @@ class TableCopy:
             ended=self.ended,
             parents=self.parents,
             circle=self.circle,
+            for_new=for_new,
         )
 
     def dropped(self, epoch: int, refused: str = "") -> TableCopy | None:
-        """The same if its copy, which has not begun, is dropped at an epoch; None if nothing is to be said of it.
+        """The same if its copy is dropped at an epoch; None if nothing is to be said of it.
 
         A reader inside an earlier copy lacks rows until that one ends.
         """
-        ended = epoch if self.incomplete else self.ended
+        ended = epoch if self.incomplete and not self.for_new else self.ended
         return (
             TableCopy(self.copy, Step.DONE, ended=ended, refused=refused) if ended >= 0 or refused else None
         )
@@ -155,7 +165,7 @@ class TableCopy:
                 *found.upper,
                 *(part for name in (*found.parents, *found.circle) for part in name),
             ),
-            (found.again, found.is_new, found.is_frozen, found.incomplete, found.is_held),
+            (found.again, found.is_new, found.is_frozen, found.incomplete, found.is_held, found.for_new),
         )
         numbers = (found.rows, found.estimate, found.ended)
         if not all(isinstance(text, str) for text in texts) or not all(type(n) is int for n in numbers):
@@ -209,6 +219,8 @@ class Plan:
             tables if some are copied again, else no table.
         objects: whether the list of tables is in the log, and views and stored programs are not.
         began: the number of the epoch with which a complete copy began; -1 before.
+        asked: when it was asked for, ms since 1970; -1 for a log's first copy.
+        for_new: whether it is a complete copy that only new channels apply.
     """
 
     copy: str
@@ -218,6 +230,8 @@ class Plan:
     had: tuple[Replicated, ...] = ()
     objects: bool = False
     began: int = -1
+    asked: int = -1
+    for_new: bool = False
 
     @property
     def has_new(self) -> bool:
@@ -253,6 +267,8 @@ class Plan:
             tuple(map(Replicated.of, data["had"])),
             bool(data["objects"]),
             int(data["began"]),
+            int(data["asked"]),
+            bool(data["for_new"]),
         )
 
 
@@ -262,13 +278,21 @@ class CompleteCopies:
 
     Attributes:
         began: the numbers of the epochs with which they began, in their order; only so many of the last ones.
+        asked: when the last one was asked for, or one for new channels that came to nothing; in a log with everything
+            from its beginning on, at first when that was. In ms since 1970; -1 if there was none.
     """
 
     began: tuple[int, ...] = ()
+    asked: int = -1
 
-    def with_one_of(self, began: int) -> CompleteCopies:
-        """The same with one that began with an epoch."""
-        return CompleteCopies((*self.began, began)[-_MOST_COMPLETE:])
+    def with_one_of(self, plan: Plan) -> CompleteCopies:
+        """The same with one that has come to its end."""
+        return CompleteCopies((*self.began, plan.began)[-_MOST_COMPLETE:], plan.asked)
+
+    def is_due(self, every: float, now: int) -> bool:
+        """Whether another one is due at a time, in ms since 1970, if one is wanted every so many seconds."""
+        # A clock that was wrong once must not put it off for years.
+        return self.asked < 0 or abs(now - self.asked) >= every * 1000
 
     def encode(self) -> bytes:
         """Its record."""
@@ -277,7 +301,8 @@ class CompleteCopies:
     @classmethod
     def decode(cls, record: bytes) -> CompleteCopies:
         """The inverse of ``encode``. Raises ValueError, LookupError, TypeError for what is none."""
-        return cls(tuple(map(int, json.loads(record)["began"])))
+        data = json.loads(record)
+        return cls(tuple(map(int, data["began"])), int(data["asked"]))
 
 
 _COPY = "copy"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Mapping
 
 from producer.decode.decode_rules import DecodeRules
 from producer.decode.duplicate_filter import DuplicateFilter
@@ -29,7 +29,8 @@ class EpochStream:
         incomplete: the tables of which rows may be missing downstream.
         is_awaited: whether something waits for the open epoch to end at a position.
         end_position: where an epoch has to end, even an empty one; None: nowhere.
-        copying: whether something is left to copy.
+        copying: whether something is left to copy that all channels apply.
+        new_channels: what new channels lack of tables, as in ``TableTouched``.
 
     Attributes:
         here: up to here the relay log is decoded.
@@ -48,12 +49,13 @@ class EpochStream:
         is_awaited: Callable[[BinlogPosition], bool] = lambda position: False,
         end_position: Callable[[], BinlogPosition | None] = lambda: None,
         copying: Callable[[], bool] = lambda: False,
+        new_channels: Callable[[], Mapping[QualifiedName, str]] = dict,
     ) -> None:
         self._limits, self._folds = rules.limits, rules.tables.folds
         self._decoder, self._state = decoder, decoder.state
         self._structures, self._clock, self._ends = structures, clock, ends
         self._incomplete, self._is_awaited, self._end_position = incomplete, is_awaited, end_position
-        self._copying = copying
+        self._copying, self._new_channels = copying, new_channels
         self.here = self.sealed = begin
 
     @property
@@ -159,6 +161,8 @@ class EpochStream:
         definition: TableDefinition | None = None,
         rows: CopiedRows | None = None,
         complete: CompleteCopy | None = None,
+        *,
+        for_new: bool = False,
     ) -> SealedEpoch:
         """An epoch that the relay log does not have, behind the last one; nothing is in the open one.
 
@@ -169,6 +173,7 @@ class EpochStream:
             definition: what the DDL makes of its table.
             rows: its rows.
             complete: where a complete copy begins or ends.
+            for_new: whether it is of a copy for new channels.
         """
         if ddl is not None:
             self._decoder.add_ddl(ddl, definition)
@@ -176,7 +181,7 @@ class EpochStream:
             self._decoder.add_copied(rows, self._end)
         else:
             self._decoder.look_up_tables()
-        return self._seal(self._end, copy, tracked, complete)
+        return self._seal(self._end, copy, tracked, complete, for_new=for_new)
 
     def _cut_at_epoch_ends(self, block: RelayBlock) -> Iterator[RelayBlock]:
         """The block, cut where an epoch has to end whatever the limits say."""
@@ -232,6 +237,8 @@ class EpochStream:
         copy: CopyStep | None = None,
         tracked: tuple[TrackedRecord, ...] = (),
         complete: CompleteCopy | None = None,
+        *,
+        for_new: bool = False,
     ) -> SealedEpoch:
         ended = self._decoder.end_epoch(self._clock())
         self.sealed = end
@@ -246,4 +253,6 @@ class EpochStream:
             copy=copy,
             copying=self._copying(),
             complete=complete,
+            new_channels=self._new_channels(),
+            for_new=for_new,
         )

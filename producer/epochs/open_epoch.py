@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -29,6 +29,7 @@ from schemas.wire.rows import header_size, schema_name
 Headers = list[tuple[str, bytes]]
 #: the key of a tracked structure, and its record; None for one that is gone
 TrackedRecord = tuple[bytes, bytes | None]
+_NOTHING: Mapping[QualifiedName, str] = {}
 
 
 @dataclass(frozen=True)
@@ -223,8 +224,10 @@ class OpenEpoch:
         """Whether to seal it, given that it stands at a transaction boundary."""
         return self.is_full(limits) or self.is_late(limits, now)
 
-    def tables_touched(self, incomplete: Collection[QualifiedName] = ()) -> tuple[TableTouched, ...]:
-        """Counts per table for the epoch's record."""
+    def tables_touched(
+        self, incomplete: Collection[QualifiedName], new_channels: Mapping[QualifiedName, str]
+    ) -> tuple[TableTouched, ...]:
+        """Counts per table for the epoch's record. The arguments are those of ``seal``."""
         return tuple(
             TableTouched(
                 structure.db,
@@ -232,6 +235,7 @@ class OpenEpoch:
                 schema_name(header).hex(),
                 *self.counts[header],
                 incomplete=(structure.db, structure.table) in incomplete,
+                new_channels=new_channels.get((structure.db, structure.table), ""),
             )
             for header, structure in self.touched.items()
         )
@@ -285,6 +289,8 @@ def seal(
     copy: CopyStep | None = None,
     copying: bool = False,
     complete: CompleteCopy | None = None,
+    new_channels: Mapping[QualifiedName, str] = _NOTHING,
+    for_new: bool = False,
 ) -> SealedEpoch:
     """End an epoch.
 
@@ -295,8 +301,10 @@ def seal(
         log_begins: of epoch 0, as in its record.
         incomplete: tables of which rows may be missing downstream.
         copy: the step of a table's copy that it is.
-        copying: whether something is left to copy.
+        copying: whether something is left to copy that all channels apply.
         complete: where a complete copy begins or ends.
+        new_channels: what new channels lack of tables, as in ``TableTouched``.
+        for_new: whether it is of a copy for new channels.
     """
     record = EpochCommitted(
         epoch=epoch.number,
@@ -310,7 +318,7 @@ def seal(
         relay_file=end.file,
         relay_pos=end.pos,
         ranges=(),
-        tables=epoch.tables_touched(incomplete),
+        tables=epoch.tables_touched(incomplete, new_channels),
         structures=tuple(epoch.structures),
         ddl=epoch.ddl,
         rows=epoch.seq,
@@ -326,6 +334,7 @@ def seal(
         copy=copy,
         copying=copying,
         complete=complete,
+        for_new_channels=for_new,
     )
     return SealedEpoch(
         record,

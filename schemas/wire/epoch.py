@@ -92,6 +92,10 @@ class OffsetRange:
     end: int
 
 
+#: what a channel that began with a copy for new channels has of a table while that copy runs: nothing, or some rows
+ABSENT, INCOMPLETE = NEW_CHANNELS = ("absent", "incomplete")
+
+
 @dataclass(frozen=True)
 class TableTouched:
     """The numbers of one table's rows in an epoch.
@@ -99,6 +103,8 @@ class TableTouched:
     Attributes:
         reads: rows that a copy read; they are not in ``inserts``.
         incomplete: a copy of the table runs, so rows of it may be missing downstream.
+        new_channels: what a channel has of the table that began with the copy for new channels that runs: ``ABSENT``
+            or ``INCOMPLETE``; empty if none runs, or such a channel has what all have.
     """
 
     db: str
@@ -109,6 +115,7 @@ class TableTouched:
     deletes: int
     reads: int = 0
     incomplete: bool = field(default=False, kw_only=True)
+    new_channels: str = field(default="", kw_only=True)
 
     @property
     def rows(self) -> int:
@@ -264,6 +271,12 @@ class EpochCommitted:
     copy: CopyStep | None = None
     copying: bool = False
     complete: CompleteCopy | None = None
+    for_new_channels: bool = False
+
+    @property
+    def ends_copy(self) -> bool:
+        """Whether a complete copy has come to its end here."""
+        return self.complete is not None and self.complete.ended
 
     def encode(self) -> bytes:
         """Encode its record in the epochs topic."""

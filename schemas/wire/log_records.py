@@ -34,6 +34,8 @@ from schemas.wire.epoch import (
     COPY_STEPS,
     DIGEST_MODULUS,
     EPOCH_KEY,
+    INCOMPLETE,
+    NEW_CHANNELS,
     ROWS,
     CopyStep,
     EpochCommitted,
@@ -42,6 +44,7 @@ from schemas.wire.epoch import (
     PreparedTransaction,
     SchemaChanged,
     StructureVersion,
+    TableTouched,
     decode_structure_version,
 )
 
@@ -235,6 +238,8 @@ def _check_epoch(epoch: EpochCommitted) -> None:
         _need(names.is_uuid(epoch.complete.copy), f"{epoch.complete.copy[:100]!r} is no id of a copy")
         is_empty = not epoch.transactions and not epoch.rows and epoch.ddl is None and epoch.copy is None
         _need(is_empty, "it is where a complete copy begins or ends, and has changes")
+    if epoch.for_new_channels:
+        _need(not epoch.transactions, "it is of a copy for new channels, and has transactions")
     begins = epoch.log_begins
     is_begin = epoch.epoch == 0 and len(begins or "") <= _LONGEST_NAME and (begins or "").isprintable()
     _need(begins is None or is_begin, f"it says that the log begins there: {(begins or '')[:100]!r}")
@@ -295,15 +300,23 @@ def _check_copy(epoch: EpochCommitted) -> None:
             _need(one and ddl.kind == "CREATE TABLE", "a copy begins with the statement of another table")
         for table in epoch.tables:
             _need(
-                copy.step == ROWS and table.rows == table.reads and table.incomplete,
+                copy.step == ROWS and table.rows == table.reads and _lacks_rows(table, epoch),
                 f"it has other rows of {table.db}.{table.table} than a copy's step {copy.step} can have",
             )
             _need(
                 (table.db, table.table) == (copy.db, copy.table), "it has rows of another table than its copy"
             )
-    whole = {(table.db, table.table) for table in epoch.tables if not table.incomplete}
-    both = [table for table in epoch.tables if table.incomplete and (table.db, table.table) in whole]
-    _need(not both, "a table of it is incomplete and is not")
+    states = {(table.db, table.table): (table.incomplete, table.new_channels) for table in epoch.tables}
+    for table in epoch.tables:
+        _need(table.new_channels in ("", *NEW_CHANNELS), f"a table of it is {table.new_channels[:40]!r}")
+        _need(not (table.incomplete and table.new_channels), "two copies of a table of it run")
+        is_one = states[table.db, table.table] == (table.incomplete, table.new_channels)
+        _need(is_one, "a table of it is incomplete and is not")
+
+
+def _lacks_rows(table: TableTouched, epoch: EpochCommitted) -> bool:
+    """Whether a copy's epoch says that its table is incomplete for those who apply it."""
+    return table.new_channels == INCOMPLETE if epoch.for_new_channels else table.incomplete
 
 
 def _check_copy_step(copy: CopyStep) -> None:

@@ -79,7 +79,7 @@ class Planner:
         """
         session = downstream.session
         needed = structures_of(slice_, structures)
-        rules = replace(self._rules, hidden=downstream.hidden)
+        rules = replace(self._rules, hidden=downstream.hidden | slice_.absent)
         names = targets_of(needed, rules).values()
         targets = self._catalog.load(session, names)
         is_repeat = downstream.position.repeats(slice_.order)

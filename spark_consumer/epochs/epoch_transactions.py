@@ -163,7 +163,7 @@ def epoch_part(logged: LoggedEpoch, found: Sequence[Transaction], start: int, en
             hint="the position belongs to another log; check prefix and channel",
         )
     record = logged.record
-    incomplete = {(table.db, table.table) for table in record.tables if table.incomplete}
+    states = {(t.db, t.table): (t.incomplete, t.new_channels) for t in record.tables}
     touched: dict[tuple[str, str, str], list[int]] = {}
     for table in (table for one in taken for table in one.tables):
         numbers = touched.setdefault((table.db, table.table, table.fingerprint), [0, 0, 0, 0])
@@ -173,7 +173,9 @@ def epoch_part(logged: LoggedEpoch, found: Sequence[Transaction], start: int, en
         replace(
             record,
             tables=tuple(
-                TableTouched(*name, *numbers, incomplete=name[:2] in incomplete)
+                TableTouched(
+                    *name, *numbers, incomplete=states[name[:2]][0], new_channels=states[name[:2]][1]
+                )
                 for name, numbers in touched.items()
             ),
             ranges=record.ranges if taken else (),

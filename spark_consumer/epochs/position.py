@@ -135,6 +135,11 @@ class ChannelStart:
         return self.start.startswith("gtid:") or (begins in (ORIGIN, COPY) and self.log_position.rows is None)
 
     @property
+    def is_new(self) -> bool:
+        """Whether it begins with a copy for new channels."""
+        return self.is_copied and self.last is not None and self.last.for_new_channels
+
+    @property
     def behind(self) -> str:
         """Everything before it: a GTID set, or without GTIDs a position in the upstream's binlog."""
         file = f"{self.last.source_file}:{self.last.source_pos}" if self.last is not None else ""
@@ -157,6 +162,7 @@ class Position:
         log_id: the id of the epoch log; None before the first epoch.
         origins: ids of the servers and logs that the rows come from, separated by spaces.
         copying: whether a copy of tables had not come to its end at the end of ``epoch``, so rows may be missing.
+        is_new: whether the channel began with a copy for new channels that had not come to its end there.
     """
 
     epoch: int
@@ -180,6 +186,7 @@ class Position:
     log_id: str | None = None
     origins: str | None = None
     copying: bool = False
+    is_new: bool = False
 
     @classmethod
     def first(cls, begin: ChannelStart) -> Position:
@@ -198,7 +205,7 @@ class Position:
             ddl_intent=None,
         )
         if begin.last is not None:
-            position = position.at_end_of(begin.last)
+            position = replace(position, is_new=begin.is_new).at_end_of(begin.last)
         return replace(
             position,
             executed_gtids=begin.log_position.executed,
@@ -252,7 +259,7 @@ class Position:
             xa_prepared=json.dumps([asdict(p) for p in record.prepared]) if record.prepared else None,
             log_id=record.log_id or self.log_id,
             origins=" ".join(record.origins) or self.origins,
-            copying=record.copying,
+            copying=record.copying or self.is_new,
         )
 
     @property

@@ -2,6 +2,9 @@
 
 While a table is being copied, rows of it may be missing downstream. The epochs say so, each for the tables that it
 touches (``TableTouched.incomplete``), so a slice alone tells which of its tables are incomplete.
+
+A copy for new channels concerns only a channel that began with it. ``as_channel_sees`` makes of an epoch what a channel
+applies of it: the others pass over the copy's epochs, which then are without rows and DDL.
 """
 
 from __future__ import annotations
@@ -12,7 +15,15 @@ from functools import cached_property
 
 from schemas.errors import LogError, Where
 from schemas.tables import QualifiedName
-from schemas.wire.epoch import DIGEST_MODULUS, END, EpochCommitted, OffsetRange, SchemaChanged
+from schemas.wire.epoch import (
+    ABSENT,
+    DIGEST_MODULUS,
+    END,
+    INCOMPLETE,
+    EpochCommitted,
+    OffsetRange,
+    SchemaChanged,
+)
 from schemas.wire.log_records import FOREIGN, missing
 from spark_consumer.epochs.position import BEFORE_ALL, LogPosition, Position, order_of
 
@@ -76,6 +87,12 @@ class Slice:
         return frozenset((table.db, table.table) for table in touched if table.incomplete)
 
     @cached_property
+    def absent(self) -> frozenset[QualifiedName]:
+        """The upstream's tables that a new channel does not have yet; it passes over their changes."""
+        touched = (table for logged in self.epochs for table in logged.record.tables)
+        return frozenset((table.db, table.table) for table in touched if table.new_channels == ABSENT)
+
+    @cached_property
     def ranges(self) -> tuple[OffsetRange, ...]:
         """For each partition the range from the first epoch's start to the last epoch's end.
 
@@ -123,7 +140,8 @@ class Slice:
 
     def position_after(self, before: Position) -> Position:
         """Return the position at the slice's end."""
-        end = before.at_end_of(self.last)
+        is_new = before.is_new and not any(logged.record.ends_copy for logged in self.epochs)
+        end = replace(before, is_new=is_new).at_end_of(self.last)
         return replace(position_after(end, self.epochs), epoch_gtids=None, epoch_rows=None)
 
     def audit_epochs(self, number: int) -> list[EpochCommitted]:
@@ -252,11 +270,44 @@ def contiguous_after(position: Position, found: Iterable[LoggedEpoch]) -> list[L
     return fresh
 
 
+def as_channel_sees(epochs: Iterable[LoggedEpoch], *, is_new: bool) -> list[LoggedEpoch]:
+    """Return what a channel applies of epochs.
+
+    Args:
+        is_new: whether it began with the copy for new channels that runs at the first of them.
+    """
+    found = []
+    for logged in epochs:
+        record = logged.record
+        found.append(replace(logged, record=_as_new(record) if is_new else _as_whole(record)))
+        is_new = is_new and not record.ends_copy
+    return found
+
+
+def _as_new(record: EpochCommitted) -> EpochCommitted:
+    tables = (
+        replace(table, incomplete=True, new_channels="") if table.new_channels == INCOMPLETE else table
+        for table in record.tables
+    )
+    return replace(record, tables=tuple(tables), for_new_channels=False)
+
+
+def _as_whole(record: EpochCommitted) -> EpochCommitted:
+    if record.for_new_channels:
+        return replace(record, ranges=(), tables=(), ddl=None, rows=0, digest=0, copy=None)
+    if any(table.new_channels for table in record.tables):
+        return replace(record, tables=tuple(replace(table, new_channels="") for table in record.tables))
+    return record
+
+
 def cut(epochs: Sequence[LoggedEpoch], max_rows: int, max_bytes: int, copied: int = 1) -> Iterator[Slice]:
     """Yield slices with at most this many rows and bytes of binlog. A larger epoch or a DDL epoch is a slice by itself.
 
     So is the start of a table's copy, which is a DDL. The end of a copy ends a slice: what comes after it is applied
     strictly again. Epochs of copies and others do not share a slice, so the rows of copies can be written in any order.
+
+    An epoch that is passed over ends its slice, unless others follow that are passed over too: its rows are in none of
+    the slice's ranges.
 
     The limit of bytes is needed because a slice is in memory until it is applied, and its rows may be large. Rows of
     copies are no bytes of binlog, and the log does not say how large they are: most chunks have about 8 MB, and none
@@ -271,7 +322,10 @@ def cut(epochs: Sequence[LoggedEpoch], max_rows: int, max_bytes: int, copied: in
     for logged in epochs:
         alone = logged.record.ddl is not None
         length, before = _bytes(before, logged.record), logged.record
-        other = bool(taken) and (taken[-1].record.copy is None) != (logged.record.copy is None)
+        other = bool(taken) and (
+            (taken[-1].record.copy is None) != (logged.record.copy is None)
+            or (taken[-1].record.for_new_channels and not logged.record.for_new_channels)
+        )
         times = 1 if logged.record.copy is None else copied
         full = rows + logged.record.rows > max_rows * times or size + length > max_bytes * times
         if taken and (alone or other or full):

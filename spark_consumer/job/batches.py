@@ -18,7 +18,7 @@ from schemas.wire.log_records import EpochChain
 from spark_consumer.epochs.epoch_transactions import epoch_part
 from spark_consumer.epochs.log_reader import LogReader
 from spark_consumer.epochs.position import LogPosition, Position, end_of_epoch, order_of
-from spark_consumer.epochs.slices import LoggedEpoch, PartSlice, Slice, contiguous_after, cut
+from spark_consumer.epochs.slices import LoggedEpoch, PartSlice, Slice, as_channel_sees, contiguous_after, cut
 from spark_consumer.epochs.start import TransactionsOf, not_in_log_error
 from spark_consumer.epochs.stop_condition import StopCondition
 from spark_consumer.epochs.tracker import TrackerOutput
@@ -121,6 +121,7 @@ class BatchRunner:
         if len(fresh) < len(found):
             _log.info("epochs_skipped", count=len(found) - len(fresh), position=position.epoch)
         self._check_names(fresh)
+        fresh = as_channel_sees(fresh, is_new=position.is_new)
         self._stop_condition = self._stop_condition.found(position, fresh, self._transactions_of)
         limits = self._config.max_batch_rows, self._config.max_batch_bytes
         copied = 1 if self._config.files is not None else COPIED_TIMES

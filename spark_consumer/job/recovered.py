@@ -37,7 +37,8 @@ def skip_recovered(position: Position, epochs: Sequence[LoggedEpoch]) -> tuple[P
                 " which has the whole epoch",
             )
         copy = logged.record.copy
-        if copy is not None and (copy.step == BEGIN or logged.record.rows):
+        is_passed = logged.record.for_new_channels
+        if copy is not None and not is_passed and (copy.step == BEGIN or logged.record.rows):
             raise LogError(
                 "TR579",
                 f"`tailrace recover` has applied changes of {copy.db}.{copy.table} that come after epoch"

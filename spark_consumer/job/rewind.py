@@ -19,7 +19,7 @@ from dataclasses import dataclass, replace
 
 from schemas.counted import counted
 from schemas.errors import DDL, DownstreamError, EventId, LogError, Where
-from schemas.wire.epoch import BEGIN, EpochCommitted, SchemaChanged
+from schemas.wire.epoch import ABSENT, BEGIN, EpochCommitted, SchemaChanged
 from schemas.wire.log_records import structure_of
 from spark_consumer.apply.repeatable import REPLAY_HINT, check_decisions, check_tables
 from spark_consumer.apply.tables import channel_tables, error_log, position_store, worker_info
@@ -29,7 +29,7 @@ from spark_consumer.epochs.epoch_transactions import TransactionReader
 from spark_consumer.epochs.letter_case import with_servers_letter_case
 from spark_consumer.epochs.log_reader import LogReader
 from spark_consumer.epochs.position import LogPosition, Position, order_of
-from spark_consumer.epochs.slices import LoggedEpoch
+from spark_consumer.epochs.slices import LoggedEpoch, as_channel_sees
 from spark_consumer.epochs.start import check_log, first_position
 from spark_consumer.job.checkpoint import in_use
 from spark_consumer.plan.plan import plan_slice, targets_of
@@ -132,11 +132,12 @@ def _checked(config: ConsumerConfig, session: Session, before: Position, log: Lo
         )
     repeat_until = before.repeat_until or before.log_position
     found = list(log.epochs(max(target.offset, log.bounds()[0])))
-    epochs = tuple(
+    again = [
         logged
         for logged in found
         if logged.record.epoch > target.epoch and order_of(logged.record.epoch - 1, None) < repeat_until.order
-    )
+    ]
+    epochs = tuple(as_channel_sees(again, is_new=before.is_new))
     _check_kept(epochs, log)
     decided = error_log.decided(session, config.key)
     _check_ddl(config, epochs, log, decided)
@@ -227,7 +228,8 @@ def _check_ddl(
 def _check_tables(
     config: ConsumerConfig, session: Session, epochs: Sequence[LoggedEpoch], log: LogReader
 ) -> None:
-    touched = {table.fingerprint for logged in epochs for table in logged.record.tables}
+    each = (table for logged in epochs for table in logged.record.tables)
+    touched = {table.fingerprint for table in each if table.new_channels != ABSENT}
     if not touched:
         return
     versions = log.structures(epochs[-1].record.epoch)

@@ -41,6 +41,7 @@ def files_channels(root: Path) -> list[dict[str, Any]]:
             "began_behind": content["began_behind"],
             "began_whole": content["began_whole"],
             "copying": position.copying,
+            "is_new": position.is_new,
             "decided": 0,
             "fencing_token": position.fencing_token,
             "structures_version": position.structures_version,

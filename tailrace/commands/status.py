@@ -109,6 +109,8 @@ def _kafka(table: Any, part: dict[str, Any]) -> None:
         if new := part["new_channels"]:
             text = NewChannels(**new).text
             table.add_row("", f"[dim]{text}[/]" if new["whole"] else f"[yellow]{text}[/]")
+        if part["next_copy"]:
+            table.add_row("", f"[dim]the next copy for new channels is due at {part['next_copy']}[/]")
 
 
 def _copy(table: Any, part: dict[str, Any], *, is_producing: bool) -> None:

@@ -47,9 +47,9 @@ def epoch_text(epoch: EpochCommitted) -> str:
     counts = f"{counted(epoch.rows, 'row')} in {counted(epoch.transactions, 'transaction')}"
     lines = [f"epoch {epoch.epoch}{times}  {gtids}  {epoch.source_file}:{epoch.source_pos}  {counts}"]
     if epoch.copy is not None:
-        lines += [
-            f"  copy of {_visible(epoch.copy.db)}.{_visible(epoch.copy.table)}: {_copy_step(epoch.copy)}"
-        ]
+        table = f"{_visible(epoch.copy.db)}.{_visible(epoch.copy.table)}"
+        whose = " for new channels" if epoch.for_new_channels else ""
+        lines += [f"  copy of {table}{whose}: {_copy_step(epoch.copy)}"]
     if epoch.ddl is not None:
         database = f" in {epoch.ddl.default_db}" if epoch.ddl.default_db else ""
         lines += [f"  DDL{database}: {_visible(epoch.ddl.statement)}"]

@@ -16,6 +16,7 @@ _SHOWN = 5
 #: for a log without copies
 NO_COPY: Part = {
     "running": False,
+    "for_new_channels": False,
     "tables_total": None,
     "tables_done": None,
     "rows_done": None,
@@ -36,6 +37,7 @@ def copy_part(progress: CopyProgress) -> Part:
         return NO_COPY | {"not_copied": not_copied}
     return NO_COPY | {
         "running": progress.running,
+        "for_new_channels": progress.for_new_channels,
         "tables_total": progress.tables_total,
         "tables_done": progress.tables_done,
         "rows_done": progress.rows_done,
@@ -94,6 +96,8 @@ def describe_copy(part: Part) -> str:
         parts.append(f"{part['seconds_left']:,} s left")
     if part["tables"]:
         parts.append(f"reading {listed([table['table'] for table in part['tables']])}")
+    if part["for_new_channels"]:
+        parts.insert(0, "for new channels only")
     if part["paused"]:
         parts.insert(0, f"paused: {part['paused']}")
     return ", ".join(parts)

@@ -139,7 +139,7 @@ def kafka_part(config: Config) -> Part:
     last = last_epoch(config)
     part: Part = {"servers": config.kafka.bootstrap_servers, "topic": f"{config.kafka.prefix}.epochs"}
     if last is None:
-        return part | {"epoch": None, "log_id": None, "new_channels": None}
+        return part | {"epoch": None, "log_id": None, "new_channels": None, "next_copy": None}
     return part | {
         "log_id": last.log_id,
         "epoch": last.epoch,
@@ -151,13 +151,14 @@ def kafka_part(config: Config) -> Part:
         "commit_time": _moment(last.last_commit_ms),
         "published_time": _moment(last.published_ms),
         "new_channels": None,
+        "next_copy": None,
     }
 
 
 def _copy(config: Config, producer: Part | None, kafka: Part, channels: list[Part]) -> Part:
     """Return how far copies are. Add to each channel which are not complete at its position; None: unknown.
 
-    Add also from where a new channel could begin.
+    Add also from where a new channel could begin, and when the next copy for new channels is due.
 
     Args:
         producer: its memory, which also knows the rate.
@@ -170,6 +171,8 @@ def _copy(config: Config, producer: Part | None, kafka: Part, channels: list[Par
             first, has_first_rows = first_kept(reader).record, reader.has_first_rows()
             copied = logged.complete_after(first.epoch)
             kafka["new_channels"] = NewChannels.of(first, copied, has_first_rows=has_first_rows).as_dict()
+            if (due := logged.next_for_new(config.copies.every)) is not None:
+                kafka["next_copy"] = _moment(max(due, time.time() * 1000))
         part = logged.part() if "error" not in kafka else part | {"error": kafka["error"]}
     except TailraceError as error:
         part |= {"error": error.as_dict()}
@@ -180,6 +183,8 @@ def _copy(config: Config, producer: Part | None, kafka: Part, channels: list[Par
 
 
 def _incomplete(channel: Part, logged: LoggedCopies) -> list[str]:
+    if channel["is_new"]:
+        return ["*.*"]
     return logged.incomplete_at(channel["epoch"]) if channel["copying"] else []
 
 
@@ -238,6 +243,7 @@ def _channel(row: ChannelRow) -> Part:
         "began_behind": row.began_behind,
         "began_whole": row.began_whole,
         "copying": position.copying,
+        "is_new": position.is_new,
         "rewound_from": position.repeat_until.shown if position.repeat_until else None,
         "updated": row.updated.isoformat(timespec="milliseconds"),
         "last_commit": None,

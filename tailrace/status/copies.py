@@ -54,6 +54,16 @@ class LoggedCopies:
         """Return the epoch with which the oldest complete copy began, of those that began at an epoch or later."""
         return min((began for began in self._complete.began if began >= epoch), default=None)
 
+    def next_for_new(self, every: float) -> int | None:
+        """Return when the next copy for new channels is due, in ms since 1970; None if none is made, or one runs.
+
+        Args:
+            every: ``[copy] every``, in seconds.
+        """
+        if not every or CopyProgress.of(self._plan, self._tables).for_new_channels:
+            return None
+        return int(max(0, self._complete.asked) + every * 1000)
+
     def incomplete_at(self, epoch: int) -> list[str]:
         """Return the tables whose copies are not complete at the end of an epoch."""
         return incomplete_at(self._plan, self._tables, epoch)

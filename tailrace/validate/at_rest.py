@@ -31,7 +31,7 @@ from tailrace.validate.validator import Progress, Validator
 
 T = TypeVar("T")
 
-_POSITION = ChannelPosition(-1, -1, -1, frozenset(), "", None, None, "")
+_POSITION = ChannelPosition(-1, -1, -1, frozenset(), "", None, None, "", is_new=False)
 _END = UpstreamEnd("", 0, "")
 
 
@@ -107,7 +107,7 @@ class _NoHistory(History):
     def check_structure(self, concerns: Callable[[SchemaChanged], bool], offset: int) -> None:
         pass
 
-    def check_complete(self, tables: Set[QualifiedName], epoch: int) -> None:
+    def check_complete(self, tables: Set[QualifiedName], epoch: int, *, is_new: bool) -> None:
         pass
 
 

@@ -221,6 +221,8 @@ class Follower:
 
     def _collect(self, epoch: EpochCommitted, before: ProvedPosition, keys: dict[str, set[Key]]) -> None:
         """Add the keys of the rows that an epoch changes. Tables that change as a whole become due in full."""
+        if epoch.for_new_channels:
+            return
         if epoch.ddl is not None:
             self._after_ddl(epoch.ddl, keys)
         pairs: dict[QualifiedName, TablePair] = {}

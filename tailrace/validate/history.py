@@ -68,7 +68,7 @@ class History:
             self._statements = []
         for logged in self._log.epochs_after(self._next):
             self._next = logged.offset
-            if (ddl := logged.record.ddl) is not None:
+            if (ddl := logged.record.ddl) is not None and not logged.record.for_new_channels:
                 self._statements.append((logged.offset, ddl))
 
     def touched(self, pair: TablePair, keys: Collection[Key], offset: int, last: int) -> Collection[Key]:
@@ -124,13 +124,18 @@ class History:
         _, copies = self._read_copies()
         return table in copies and copies[table].step is Step.DONE and since < copies[table].ended <= epoch
 
-    def check_complete(self, tables: Set[QualifiedName], epoch: int) -> None:
-        """Raise BeingCopied if a copy of upstream tables is not complete behind an epoch."""
-        plan, copies = self._read_copies()
-        if plan is not None and not plan.objects:
+    def check_complete(self, tables: Set[QualifiedName], epoch: int, *, is_new: bool) -> None:
+        """Raise BeingCopied if a copy of upstream tables is not complete behind an epoch.
+
+        Args:
+            is_new: whether the channel is in a copy for new channels, with which it began.
+        """
+        if is_new:
             raise BeingCopied
-        found = [copies[name] for name in tables & copies.keys()]
-        if any(copy.step is not Step.DONE or copy.ended > epoch for copy in found):
+        plan, copies = self._read_copies()
+        if plan is not None and not plan.objects and not plan.for_new:
+            raise BeingCopied
+        if any(copies[name].is_incomplete_at(epoch) for name in tables & copies.keys()):
             raise BeingCopied
 
     def _read_copies(self) -> tuple[Plan | None, dict[QualifiedName, TableCopy]]:
@@ -145,6 +150,8 @@ class History:
     def _touched(
         self, epoch: EpochCommitted, pair: TablePair, tables: Set[QualifiedName], keys: set[Key]
     ) -> set[Key]:
+        if epoch.for_new_channels:
+            return set()
         if epoch.ddl is not None and pair.concerns(epoch.ddl):
             return keys
         if any((table.db, table.table) in pair.parents for table in epoch.tables):

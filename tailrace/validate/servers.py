@@ -52,6 +52,7 @@ class ChannelPosition:
         executed: the GTID set of everything that is applied.
         file, pos: the upstream's binlog position up to which everything is applied; None before the first epoch.
         log_id: the id of the log.
+        is_new: whether tables lack rows, because the channel began with a copy for new channels that has not ended.
     """
 
     epoch: int
@@ -62,6 +63,7 @@ class ChannelPosition:
     file: str | None
     pos: int | None
     log_id: str
+    is_new: bool
 
     @property
     def proved(self) -> ProvedPosition:
@@ -269,7 +271,7 @@ class PairSides:
     def touched(
         self, keys: Collection[Key], after: ChannelPosition, until: ChannelPosition
     ) -> Collection[Key]:
-        self._history.check_complete(self.pair.source_names, after.epoch)
+        self._history.check_complete(self.pair.source_names, after.epoch, is_new=after.is_new)
         # Everything that the downstream can show was in the log when it was read.
         last = self._history.end() if self.pair.any_time or until.last is None else until.last
         return self._history.touched(self.pair, keys, after.offset, last)
@@ -325,6 +327,7 @@ def _channel_position(row: ChannelRow) -> ChannelPosition:
         position.source_log,
         position.source_pos,
         position.log_id or "",
+        position.is_new,
     )
 
 

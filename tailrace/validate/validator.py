@@ -182,7 +182,7 @@ class Validator:
         if tables <= position.hidden:
             report.set_problem("an online schema change builds it", "left out")
             return None
-        self._history.check_complete(tables, position.epoch)
+        self._history.check_complete(tables, position.epoch, is_new=position.is_new)
         parents = _ancestors(self._parents, tables)
         concerns = self.concerns(report.table)
         if target is None:

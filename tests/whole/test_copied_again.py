@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -30,6 +30,7 @@ from tailrace.status.copies import LoggedCopies
 from tests.support.applying.consuming import consume
 from tests.support.epochs.producer_case import Case, producer_case
 from tests.support.epochs.written_tables import TABLES, fill, writing
+from tests.support.waiting import wait_until
 
 pytestmark = pytest.mark.servers
 
@@ -71,8 +72,8 @@ def _channel(case: Case, downstream: Database) -> ConsumerConfig:
     )
 
 
-def _assert_equal(case: Case, downstream: Database) -> None:
-    for table in TABLES:
+def _assert_equal(case: Case, downstream: Database, tables: Iterable[str] = TABLES) -> None:
+    for table in tables:
         query = f"SELECT * FROM {case.db}.{table}"
         assert sorted(downstream.execute(query)) == sorted(case.upstream.execute(query)), table
 
@@ -228,4 +229,51 @@ def test_a_new_channel_begins_with_a_complete_copy(case: Case, downstream: Datab
     consume(replace(config, channel=f"{db}_new"))
     _assert_equal(case, downstream)
     assert sorted(downstream.execute(f"SELECT id FROM {db}.many")) == sorted(case.sql("SELECT id FROM many"))
+    downstream.execute(f"DROP DATABASE {db}")
+
+
+@pytest.mark.parametrize("flavor", ["mariadb"])
+def test_channels_pass_over_a_copy_for_new_ones(case: Case, downstream: Database) -> None:
+    """Only a channel that begins with it applies it; the producer is killed meanwhile."""
+    config, db = _channel(case, downstream), case.db
+    case.sql(
+        "CREATE VIEW many AS SELECT id FROM orders WHERE n > 100",
+        "CREATE TABLE parents (id INT PRIMARY KEY)",
+        "CREATE TABLE children (id INT PRIMARY KEY, parent INT,"
+        " FOREIGN KEY (parent) REFERENCES parents (id) ON DELETE CASCADE)",
+        "INSERT INTO parents VALUES (1), (2), (3), (4), (5), (6)",
+        "INSERT INTO children SELECT 10 * a.id + b.id, a.id FROM parents a, parents b",
+    )
+    case.catch_up()
+    consume(config)
+    downstream.execute(f"UPDATE {db}.orders SET n = -1 WHERE id = 5001")
+    log = LogAddress(case.config.bootstrap_servers, case.config.prefix)
+    with writing(case, 10):
+        process = case.process(copy=CopySettings(chunk_rows=100, every=1))
+        _, end = LogReader(log).bounds()
+        wait_until(lambda: LogReader(log).bounds()[1] > end + 30, "more epochs")
+        process.kill()
+        process.wait()
+        case.sql("DELETE FROM parents WHERE id < 3", "ALTER TABLE items MODIFY note VARCHAR(41)")
+        consume(config)
+        # What has begun goes on.
+        case.catch_up(copy=CopySettings(chunk_rows=100))
+    case.catch_up()
+    consume(config)
+    assert downstream.execute(f"SELECT n FROM {db}.orders WHERE id = 5001") == [(-1,)]
+    downstream.execute(f"UPDATE {db}.orders SET n = 2 WHERE id = 5001")
+    tables = (*TABLES, "parents", "children", "many")
+    _assert_equal(case, downstream, tables)
+    downstream.execute(f"DROP DATABASE {db}")
+    began = LoggedCopies.read(log).complete_after(0)
+    _forget_before(case, next(epoch for epoch in case.published().epochs if epoch.epoch == began))
+    copied = complete_copy(LogReader(log))
+    assert copied is not None
+    assert copied.record.epoch == began
+    new = replace(config, channel=f"{db}_new")
+    for epochs in (10, 10, None):
+        position = f"SELECT is_new FROM tailrace.relay_log_info WHERE Channel_name = '{db}_new'"
+        consume(new, epochs=epochs)
+        assert downstream.execute(position) == [(int(epochs is not None),)]
+    _assert_equal(case, downstream, tables)
     downstream.execute(f"DROP DATABASE {db}")

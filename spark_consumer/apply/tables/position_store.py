@@ -53,6 +53,7 @@ CREATE TABLE tailrace.relay_log_info (
   began_whole TINYINT COMMENT '1: nothing is missing before it; 0: unknown',
   origins LONGTEXT COMMENT 'ids of the servers and logs that its rows come from',
   copying TINYINT NOT NULL COMMENT '1: a copy of tables has not come to its end, so rows may be missing',
+  is_new TINYINT NOT NULL COMMENT '1: it is a copy for new channels, with which the channel began',
   replicates LONGTEXT COMMENT 'JSON: patterns and routes of the last run',
   updated_at TIMESTAMP(6) NOT NULL DEFAULT CURRENT_TIMESTAMP(6) ON UPDATE CURRENT_TIMESTAMP(6),
   PRIMARY KEY (prefix, Channel_name)
@@ -81,6 +82,7 @@ _FIELDS = {
     "log_id": "log_id",
     "origins": "origins",
     "copying": "copying",
+    "is_new": "is_new",
 }
 _COLUMNS = ", ".join(_FIELDS)
 _MOVED = [name for name in _FIELDS if name not in ("fencing_token", "ledger_uuid", "ledger_domain")]
@@ -366,4 +368,4 @@ def _values(position: Position, columns: Sequence[str]) -> list[Any]:
 
 def _position(row: Sequence[Any]) -> Position:
     fields = dict(zip(_FIELDS.values(), row, strict=True))
-    return Position(**{**fields, "copying": bool(fields["copying"])})
+    return Position(**{**fields, "copying": bool(fields["copying"]), "is_new": bool(fields["is_new"])})

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -14,6 +14,7 @@ import pyarrow.parquet as pq
 
 from schemas.errors import ConfigError, DownstreamError, TailraceError
 from schemas.structure import TableStructure
+from schemas.tables import QualifiedName
 from schemas.wire.epoch import SchemaChanged
 from schemas.wire.rows import value_header, widened
 from spark_consumer.ddl.translate import DdlRules
@@ -96,15 +97,17 @@ class ParquetSink:
         self._rows = rows
 
     def plan(self, slice_: Slice, structures: Mapping[str, TableStructure]) -> Callable[[], PreparedFiles]:
-        plan = self._plan_tables(structures_of(slice_, structures))
+        plan = self._plan_tables(structures_of(slice_, structures), slice_.absent)
         return partial(self._read, slice_, plan)
 
-    def _plan_tables(self, structures: Mapping[str, TableStructure]) -> SlicePlan:
+    def _plan_tables(
+        self, structures: Mapping[str, TableStructure], absent: Collection[QualifiedName]
+    ) -> SlicePlan:
         tables = []
         for fingerprint, structure in sorted(structures.items()):
             name = structure.db, structure.table
             dropped = self._rules.events.dropped_dml(*name)
-            wanted = self._rules.tables.allows(*name) and len(dropped) < len(DML)
+            wanted = self._rules.tables.allows(*name) and len(dropped) < len(DML) and name not in absent
             tables.append(
                 TablePlan(
                     widened(value_header(bytes.fromhex(fingerprint))),

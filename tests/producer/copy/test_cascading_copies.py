@@ -32,8 +32,17 @@ from relay_store.layout.directory import RelayPosition
 from schemas.ddl.table_definition import TableDefinition
 from schemas.structure import TableStructure
 from schemas.tables import QualifiedName, TableFilter
-from schemas.wire.epoch import CompleteCopy, CopyStep, SchemaChanged, TableChanged
+from schemas.wire.epoch import (
+    ABSENT,
+    CompleteCopy,
+    CopyStep,
+    EpochCommitted,
+    SchemaChanged,
+    TableChanged,
+    TableTouched,
+)
 from schemas.wire.rows import SINGLE_OBJECT, key_prefix
+from spark_consumer.epochs.slices import LoggedEpoch, as_channel_sees
 
 SERVER = "3e11fa47-71ca-11e1-9e33-c80aa9429562"
 #: the parent of each table: a chain, a circle of two behind it, a table that refers to itself, and one to be altered
@@ -102,14 +111,61 @@ ALTER = "ALTER TABLE h ADD FOREIGN KEY (parent) REFERENCES b (id) ON DELETE CASC
 DDL = SchemaChanged(ALTER, "shop", "ALTER TABLE", (TableChanged("shop", "h"),), "mariadb", 0)
 
 
+@dataclass(frozen=True)
+class Entry:
+    """An epoch: its record without the rows' numbers, what a copy read, and the changes up to a position.
+
+    Attributes:
+        absent: the tables that a new channel does not have there, or of which it has old rows.
+    """
+
+    record: EpochCommitted
+    copied: list[tuple[int, int]]
+    changes: list[Change]
+    position: int
+    absent: frozenset[str]
+
+
+@dataclass
+class Channel:
+    """What epochs lead to."""
+
+    upstream: Upstream
+    is_new: bool = False
+    rows: Rows = field(default_factory=dict)
+
+    def apply(self, entry: Entry) -> None:
+        record = as_channel_sees([LoggedEpoch(entry.record, 0)], is_new=self.is_new)[0].record
+        self.is_new = self.is_new and not record.ends_copy
+        if record.for_new_channels:
+            assert record.copy is None
+            return
+        step = record.copy
+        if step is not None and step.step == "begin":
+            assert step.again or not self.rows.get(step.table)
+            self.rows[step.table] = {}
+        for number, parent in entry.copied:
+            assert step is not None
+            assert self.rows[step.table].get(number, parent) == parent
+            self.rows[step.table][number] = parent
+        touched = {table.table: table for table in record.tables}
+        parents = self.upstream.parents[entry.position]
+        for table, number, value in entry.changes:
+            if touched[table].new_channels == ABSENT:
+                continue
+            if value is not None:
+                self.rows[table][number] = value
+            else:
+                # Foreign keys act unless the table is being copied.
+                delete(self.rows, parents, table, number, among=() if touched[table].incomplete else TABLES)
+
+
 class Log:
     """A publisher whose epochs are applied at once."""
 
     def __init__(self, upstream: Upstream) -> None:
         self.upstream, self.position, self.number = upstream, len(upstream.binlog), 1
-        self.rows: Rows = {}
-        self.parents = dict(PARENTS)
-        self.incomplete: set[str] = set()
+        self.channel, self.entries = Channel(upstream), list[Entry]()
         self.tracked: dict[bytes, bytes] = {PLAN_KEY: Plan("one").encode()}
         self.copies = self.restarted()
 
@@ -136,7 +192,6 @@ class Log:
         if isinstance(found[0], SchemaChanged):  # it is an epoch of its own
             epoch.ddl = found[0]
             self.position += 1
-            self.parents = self.upstream.parents[-1]
         written = [
             change
             for change in changes
@@ -144,19 +199,45 @@ class Log:
         ]
         values = [HEADER + (b"d" if change[2] is None else b"u") for change in written]
         self.copies.note(Records(keys=[key_of(*change[:2]) for change in written], values=values))
-        incomplete = {name[1] for name in self.copies.incomplete}
-        self._take(self.copies.ended(self._sealed(epoch)).tracked)
-        for change in written:
-            self._apply(*change, incomplete=incomplete)
+        sealed = self._sealed(epoch)
+        self._apply(sealed.record, [], written)
+        self._take(self.copies.ended(sealed).tracked)
         self.check()
         self.write_copies()
 
-    def _apply(self, table: str, number: int, parent: int | None, *, incomplete: set[str]) -> None:
-        if parent is not None:
-            self.rows[table][number] = parent
-        else:
-            # Foreign keys act unless the table is being copied.
-            delete(self.rows, self.parents, table, number, among=() if table in incomplete else TABLES)
+    def _apply(
+        self, record: EpochCommitted, copied: list[tuple[int, int]], changes: list[Change]
+    ) -> EpochCommitted:
+        """An epoch is in the log, with what it says of its tables."""
+        incomplete, new = self.copies.incomplete, self.copies.new_channels
+        tables = tuple(
+            TableTouched(*name, "", 1, 0, 0, incomplete=name in incomplete, new_channels=new.get(name, ""))
+            for name in sorted({name_of(change[0]) for change in changes})
+        )
+        absent = frozenset(name[1] for name, state in new.items() if state == ABSENT)
+        entry = Entry(replace(record, tables=tables), copied, changes, self.position, absent)
+        self.entries.append(entry)
+        self.channel.apply(entry)
+        return record
+
+    def check_new_channels(self) -> None:
+        """A channel that begins with any of the complete copies becomes equal."""
+        ends = [entry.record for entry in self.entries if entry.record.ends_copy]
+        assert ends
+        for end in ends:
+            assert end.complete is not None
+            begins = CompleteCopy(end.complete.copy, ended=False)
+            begin = max(i for i, entry in enumerate(self.entries) if entry.record.complete == begins)
+            channel = Channel(self.upstream, is_new=True)
+            for entry in self.entries[begin:]:
+                channel.apply(entry)
+                if channel.is_new:
+                    for table in channel.rows.keys() - entry.absent:
+                        state = self.upstream.states[entry.position][table]
+                        assert channel.rows[table].items() <= state.items(), table
+                elif entry.record is end:
+                    assert channel.rows == self.upstream.states[entry.position]
+            assert channel.rows == self.upstream.states[self.position]
 
     def write_copies(self, most: int | None = None) -> None:
         for sealed in islice(copy_epochs(self.copies, self), most):  # type: ignore[arg-type]
@@ -171,16 +252,14 @@ class Log:
         definition: TableDefinition | None = None,
         rows: CopiedRows | None = None,
         complete: CompleteCopy | None = None,
+        *,
+        for_new: bool = False,
     ) -> SealedEpoch:
-        if copy is not None and copy.step == "begin":
-            assert copy.again or not self.rows.get(copy.table)
-            self.rows[copy.table] = {}
-        if copy is not None and rows is not None:
-            copied: Any = rows.values(b"", 0, RelayPosition("", "", 0))
-            for number, parent in copied:
-                assert self.rows[copy.table].get(number, parent) == parent
-                self.rows[copy.table][number] = parent
-        return replace(self._sealed(OpenEpoch(self.number, 0.0)), tracked=tracked)
+        sealed = self._sealed(OpenEpoch(self.number, 0.0))
+        copied: Any = rows.values(b"", 0, RelayPosition("", "", 0)) if rows is not None else []
+        record = replace(sealed.record, copy=copy, complete=complete, for_new_channels=for_new)
+        self._apply(record, copied, [])
+        return replace(sealed, tracked=tracked)
 
     def _insert(self, tracked: tuple[TrackedRecord, ...]) -> None:
         self.copies.written(replace(self.insert(tracked=tracked), tracked=()).record)
@@ -198,11 +277,18 @@ class Log:
 
     def ask(self, tables: tuple[str, ...], *, cancel: bool = False) -> None:
         if not self.copies.stands_at(self.binlog_position):
-            self._insert(self.copies.requested(CopyRequest(tables, cancel)) or ())
+            self._insert(self.copies.requested(CopyRequest(tables, cancel), 0) or ())
+
+    def copy_for_new(self) -> None:
+        """It is time for a copy for new channels."""
+        if not self.copies.stands_at(self.binlog_position):
+            self._insert(self.copies.repeated(0.0, 0))
 
     def check(self) -> None:
         """Each row that is there is as it is upstream at this position, where no begin is to remove it."""
-        for table, rows in self.rows.items():
+        if self.copies.is_for_new:
+            assert self.channel.rows == self.upstream.states[self.position]
+        for table, rows in self.channel.rows.items():
             if not self.copies.leaves_out_rows(*name_of(table)):
                 assert rows.items() <= self.upstream.states[self.position][table].items(), table
 
@@ -284,7 +370,7 @@ _ACTIONS = st.one_of(
     st.tuples(st.just("crash"), st.integers(0, 4)),
     st.tuples(st.just("copy"), st.sampled_from("aabcef")),
     st.just("alter"),
-    st.sampled_from(["hand in", "hand in", "write", "cancel"]),
+    st.sampled_from(["hand in", "hand in", "write", "cancel", "copy for new"]),
 )
 
 
@@ -300,6 +386,18 @@ def test_cascades_that_the_binlog_lacks_are_in_the_copy(
     reader = Reader(log)
     for _ in range(steps):
         _turn(log, reader)
+    _act(actions, log, reader)
+    _finish(log, reader)
+    log.copy_for_new()
+    assert log.copies.is_for_new
+    others = [action for action in actions if action != "cancel" and action[0] != "copy"]
+    _act(others, log, reader)
+    _finish(log, reader)
+    assert log.channel.rows == upstream.states[-1]
+    log.check_new_channels()
+
+
+def _act(actions: list[Any], log: Log, reader: Reader) -> None:
     for action in actions:
         match action:
             case ("publish", count):
@@ -310,6 +408,8 @@ def test_cascades_that_the_binlog_lacks_are_in_the_copy(
                 log.ask((f"shop.{table}",))
             case "cancel":
                 log.ask((), cancel=True)
+            case "copy for new":
+                log.copy_for_new()
             case "hand in":
                 reader.hand_in()
             case "turn":
@@ -322,14 +422,17 @@ def test_cascades_that_the_binlog_lacks_are_in_the_copy(
                 reader.answers.clear()
                 log.restarted()
             case "alter":
-                upstream.commit(DDL)
+                log.upstream.commit(DDL)
             case change:
-                upstream.commit(change)
+                log.upstream.commit(change)
+
+
+def _finish(log: Log, reader: Reader) -> None:
     for _ in range(2000):
-        if log.position == len(upstream.binlog) and not log.copies.are_running:
-            break
+        if log.position == len(log.upstream.binlog) and not log.copies.are_running:
+            return
         _turn(log, reader)
-    assert log.rows == upstream.states[-1]
+    raise AssertionError("the copy does not end")
 
 
 def _turn(log: Log, reader: Reader) -> None:

@@ -32,8 +32,17 @@ from schemas.ddl.classify import classify
 from schemas.ddl.table_definition import ColumnDefinition, TableDefinition
 from schemas.structure import TableStructure
 from schemas.tables import TableFilter
-from schemas.wire.epoch import CompleteCopy, CopyStep, SchemaChanged, TableChanged
+from schemas.wire.epoch import (
+    ABSENT,
+    CompleteCopy,
+    CopyStep,
+    EpochCommitted,
+    SchemaChanged,
+    TableChanged,
+    TableTouched,
+)
 from schemas.wire.rows import key_prefix
+from spark_consumer.epochs.slices import LoggedEpoch, as_channel_sees
 
 NAME = ("shop", "t")
 STRUCTURE = TableStructure(*NAME, (), ())
@@ -82,10 +91,12 @@ class Downstream:
     #: somebody has written to it
     is_wrong: bool = False
     is_there: bool = False
+    begins: int = 0
 
     def apply(self, step: CopyStep | None, rows: Rows, changes: list[Change]) -> None:
         if step is not None and step.step == "begin":
             self.is_there = True
+            self.begins += 1
         assert self.is_there or not (rows or changes)
         if step is not None and step.step == "begin":
             assert step.again or not self.rows
@@ -103,6 +114,29 @@ class Downstream:
             self.incomplete = False
 
 
+@dataclass(frozen=True)
+class Entry:
+    """An epoch: its record without the rows' numbers, what a copy read, and the upstream's changes up to a position."""
+
+    record: EpochCommitted
+    rows: Rows
+    changes: list[Change]
+    position: int
+
+    def seen(self, *, is_new: bool) -> EpochCommitted:
+        return as_channel_sees([LoggedEpoch(self.record, 0)], is_new=is_new)[0].record
+
+    def apply_to(self, downstream: Downstream, *, is_new: bool) -> None:
+        record = self.seen(is_new=is_new)
+        if record.for_new_channels:
+            assert not record.tables
+            assert record.copy is None
+        elif not any(table.new_channels == ABSENT for table in record.tables):
+            was_incomplete = downstream.incomplete
+            downstream.apply(record.copy, self.rows, self.changes)
+            assert all(table.incomplete == was_incomplete for table in record.tables)
+
+
 class Log:
     """A publisher whose epochs are applied at once."""
 
@@ -113,8 +147,7 @@ class Log:
         # The last epoch behind which rows are missing downstream.
         self.lacking = -1
         self.open: list[Change] = []
-        # What a channel reads: a complete copy, or what `Downstream.apply` takes.
-        self.entries: list[CompleteCopy | tuple[CopyStep | None, Rows, list[Change]]] = []
+        self.entries: list[Entry] = []
         self.tracked: dict[bytes, bytes] = {}
         # The epochs with which complete copies began, and which of these have come to their end.
         self.began: dict[str, int] = {}
@@ -164,27 +197,45 @@ class Log:
             epoch.left_out, changes = [DDL], []
         else:
             epoch.ddl = DDL
-        sealed = self.copies.ended(self._sealed(epoch))
+        sealed = self._sealed(epoch)
+        record = self._with_table(sealed.record, changes)
+        sealed = self.copies.ended(sealed)
         self._take(sealed.tracked)
-        self._apply(None, {}, changes)
+        self._apply(record, {}, changes)
         self.check()
         self.write_copies()
 
-    def _apply(self, step: CopyStep | None, rows: Rows, changes: list[Change]) -> None:
-        self.entries.append((step, rows, changes))
-        self.downstream.apply(step, rows, changes)
+    def _with_table(self, record: EpochCommitted, rows: Any) -> EpochCommitted:
+        """The record with what it says of the table, if it has rows of it."""
+        if not rows or rows == [None]:
+            return record
+        incomplete, new = NAME in self.copies.incomplete, self.copies.new_channels.get(NAME, "")
+        touched = TableTouched(*NAME, "", 1, 0, 0, incomplete=incomplete, new_channels=new)
+        return replace(record, tables=(touched,))
 
-    def new_channel(self) -> Downstream | None:
-        """A channel that begins with the oldest complete copy; None if there is none."""
-        ended = [one.copy for one in self.entries if isinstance(one, CompleteCopy) and one.ended]
-        if not ended:
-            return None
-        begin = max(i for i, one in enumerate(self.entries) if one == CompleteCopy(ended[0], ended=False))
-        found = Downstream()
-        for one in self.entries[begin:]:
-            if not isinstance(one, CompleteCopy):
-                found.apply(*one)
-        return found
+    def _apply(self, record: EpochCommitted, rows: Rows, changes: list[Change]) -> None:
+        entry = Entry(record, rows, changes, self.position)
+        self.entries.append(entry)
+        entry.apply_to(self.downstream, is_new=False)
+
+    def check_new_channels(self) -> int:
+        """A channel that begins with any of the complete copies becomes equal. Returns how many there are."""
+        ended = [
+            one.record.complete.copy for one in self.entries if one.record.ends_copy and one.record.complete
+        ]
+        for copy in ended:
+            begins = CompleteCopy(copy, ended=False)
+            begin = max(i for i, one in enumerate(self.entries) if one.record.complete == begins)
+            channel, is_new = Downstream(), self.entries[begin].record.for_new_channels
+            in_copy = is_new
+            for one in self.entries[begin:]:
+                one.apply_to(channel, is_new=in_copy)
+                in_copy = in_copy and not one.record.ends_copy
+                assert not in_copy or channel.rows.items() <= self.upstream.states[one.position].items()
+                if is_new and one.record.ends_copy and one.record.complete == CompleteCopy(copy, ended=True):
+                    assert channel.rows == self.upstream.states[one.position]
+            assert channel.rows == self.upstream.states[self.position]
+        return len(ended)
 
     def write_copies(self) -> None:
         if self.open:
@@ -200,6 +251,8 @@ class Log:
         definition: TableDefinition | None = None,
         rows: CopiedRows | None = None,
         complete: CompleteCopy | None = None,
+        *,
+        for_new: bool = False,
     ) -> SealedEpoch:
         if complete is not None:
             assert not (complete.ended and self.downstream.incomplete)
@@ -207,9 +260,14 @@ class Log:
                 self.completed.append(self.began[complete.copy])
             else:
                 self.began[complete.copy] = self.number
-            self.entries.append(complete)
         copied: Any = rows.values(b"", 0, RelayPosition("", "", 0)) if rows else []
-        self._apply(copy, dict(copied), [])
+        record = replace(
+            self._seal(OpenEpoch(self.number, 0.0)).record,
+            copy=copy,
+            complete=complete,
+            for_new_channels=for_new,
+        )
+        self._apply(self._with_table(record, copied), dict(copied), [])
         self.check()
         return replace(self._sealed(OpenEpoch(self.number, 0.0)), tracked=tracked)
 
@@ -218,19 +276,26 @@ class Log:
         if (
             not self.is_included
             or self.open
-            or (records := self.copies.requested(CopyRequest(tables))) is None
+            or (records := self.copies.requested(CopyRequest(tables), 0)) is None
         ):
             return
         self._insert(records)
+        assert not self.copies.is_for_new
         if not self.copies.leaves_out_rows(*NAME):
             self.downstream.rows |= {2: 1000, 50: 1000}
             self.downstream.is_wrong = True
+
+    def copy_for_new(self) -> None:
+        """It is time for a copy for new channels."""
+        if self.is_included and not self.open:
+            self._insert(self.copies.repeated(0.0, 0))
 
     def cancel(self) -> None:
         """An operator wants no copy that has not begun; a table with wrong rows is mended by hand then."""
         if not self.is_included or self.open:
             return
-        self._insert(self.copies.requested(CopyRequest(cancel=True)) or ())
+        self._insert(self.copies.requested(CopyRequest(cancel=True), 0) or ())
+        assert not self.copies.is_for_new
         state, downstream = self.copies.tables.get(NAME), self.downstream
         if self.copies.plan is not None or (state is not None and state.step is Step.WAITING):
             return
@@ -249,6 +314,9 @@ class Log:
         if self.downstream.incomplete:
             self.lacking = self.number
         self.number += 1
+        return self._seal(epoch)
+
+    def _seal(self, epoch: OpenEpoch) -> SealedEpoch:
         return seal(epoch, RelayPosition(f"{SERVER}.000001", "binlog.000001", self.position), "")
 
     def _take(self, tracked: tuple[TrackedRecord, ...]) -> None:
@@ -268,8 +336,12 @@ class Log:
             return
         if self.downstream.incomplete:
             assert self.downstream.rows.items() <= expected.items()
-        elif NAME in self.copies.tables and self.copies.tables[NAME].step is Step.DONE:
+        elif self.copies.is_for_new or self._is_done:
             assert self.downstream.rows == expected
+
+    @property
+    def _is_done(self) -> bool:
+        return NAME in self.copies.tables and self.copies.tables[NAME].step is Step.DONE
 
 
 class Reader:
@@ -354,6 +426,7 @@ _ACTIONS = st.one_of(
             (name, None)
             for name in (
                 *("restart", "commit", "write", "copy again", "copy all", "cancel", "other tables"),
+                *("copy for new", "copy for new"),
                 *("refuse table", "refuse all"),
             )
         ]
@@ -411,10 +484,11 @@ def test_the_log_leads_to_the_upstreams_rows(
     _copy_all(log, reader, changes, refused_from)
     _copy_all(log, reader, changes)
     assert log.downstream.rows == upstream.states[-1]
-    new = log.new_channel()
-    assert new is not None
+    _copy_for_new(log, reader, changes, refused_from)
+    _copy_for_new(log, reader, changes)
+    assert log.downstream.rows == upstream.states[-1]
     assert CompleteCopies.decode(log.tracked[COMPLETED_KEY]).began == tuple(log.completed)
-    assert new.rows == upstream.states[-1]
+    assert log.check_new_channels() == len(log.completed) >= 2
 
 
 def _act(action: str, argument: Any, log: Log, reader: Reader) -> None:
@@ -435,6 +509,8 @@ def _act(action: str, argument: Any, log: Log, reader: Reader) -> None:
             log.copy_again("shop.*")
         case "copy all":
             log.copy_again()
+        case "copy for new":
+            log.copy_for_new()
         case "cancel":
             log.cancel()
         case "refuse table":
@@ -462,6 +538,19 @@ def _copy_all(log: Log, reader: Reader, changes: list[Change], refused_from: int
     """Copy everything again during changes; from one of them on the table cannot be copied."""
     log.copy_again()
     assert log.downstream.is_wrong
+    _during(log, reader, changes, refused_from)
+
+
+def _copy_for_new(log: Log, reader: Reader, changes: list[Change], refused_from: int = -1) -> None:
+    """Copy everything for new channels, as ``_copy_all`` does for all of them."""
+    log.copy_for_new()
+    assert log.copies.is_for_new
+    begins = log.downstream.begins
+    _during(log, reader, changes, refused_from)
+    assert log.downstream.begins == begins
+
+
+def _during(log: Log, reader: Reader, changes: list[Change], refused_from: int) -> None:
     for number, change in enumerate(changes):
         reader.refuses_table = reader.refuses_table or number == refused_from
         log.upstream.commit(change)
@@ -483,3 +572,39 @@ def _finish(log: Log, reader: Reader) -> None:
         reader.read(3, 0)
         log.write_copies()
     raise AssertionError("the copy does not end")
+
+
+def test_a_copy_for_new_channels_comes_at_its_time() -> None:
+    log = Log(Upstream(), is_included=True)
+    reader = Reader(log)
+
+    def is_due(now: int) -> bool:
+        log._insert(records := log.copies.repeated(10.0, now))
+        assert bool(records) == log.copies.is_for_new
+        return log.copies.is_for_new
+
+    def ask(request: CopyRequest) -> None:
+        log._insert(log.copies.requested(request, 30_000) or ())
+        assert not log.copies.is_for_new
+
+    assert not is_due(5000)
+    _finish(log, reader)
+    assert is_due(5000)  # there was none
+    _finish(log, reader)
+    assert [is_due(14_999), is_due(15_000)] == [False, True]
+    ask(CopyRequest(cancel=True))
+    log.restarted()
+    assert [is_due(24_999), is_due(25_000)] == [False, True]
+    ask(CopyRequest((NAME[0] + ".*",)))
+    assert not log.copies.repeated(10.0, 31_000)
+    _finish(log, reader)
+    assert is_due(31_000)  # it came to nothing
+    _finish(log, reader)
+    ask(CopyRequest())
+    _finish(log, reader)
+    assert [is_due(39_999), is_due(40_000)] == [False, True]
+    reader.refuses_table = True
+    _finish(log, reader)
+    assert [is_due(49_999), is_due(50_000)] == [False, True]
+    _finish(log, reader)
+    assert is_due(1000)  # the clock was set back

@@ -24,7 +24,9 @@ from schemas.types.json_sql import typed_literal
 from schemas.varint import encode_bytes, encode_long
 from schemas.wire.avro_schema import row_schema
 from schemas.wire.epoch import (
+    ABSENT,
     EPOCH_RECORD,
+    INCOMPLETE,
     STRUCTURE_RECORD,
     CopyStep,
     EpochCommitted,
@@ -98,6 +100,11 @@ COPIED = replace(
     tables=(TableTouched("shop", "t", VERSION.fingerprint, 0, 0, 0, 3, incomplete=True),),
     copy=COPY,
 )
+COPIED_FOR_NEW = replace(
+    COPIED,
+    tables=(replace(COPIED.tables[0], incomplete=False, new_channels=INCOMPLETE),),
+    for_new_channels=True,
+)
 BEGUN = replace(
     epoch_record(
         6,
@@ -116,7 +123,9 @@ def reread(epoch: EpochCommitted) -> EpochCommitted:
 def test_what_the_producer_writes_is_read() -> None:
     assert reread(EPOCH) == EPOCH
     assert reread(CHANGED) == CHANGED
-    assert [reread(epoch) for epoch in (COPIED, BEGUN, ENDED)] == [COPIED, BEGUN, ENDED]
+    for_new = [replace(epoch, for_new_channels=True) for epoch in (COPIED_FOR_NEW, BEGUN, ENDED)]
+    for epoch in (COPIED, BEGUN, ENDED, *for_new):
+        assert reread(epoch) == epoch
     whole_chunk = replace(COPIED, rows=0, tables=(), ranges=(), digest=0, structures=())
     assert reread(whole_chunk) == whole_chunk
     assert read_version(encode_structure_version(VERSION), AT, VERSION.topic_key) == LoggedVersion(
@@ -214,6 +223,23 @@ _FORGED_COPIES: dict[str, tuple[EpochCommitted, dict[str, Any]]] = {
     "a GTID": (COPIED, {"first_gtid": f"{SOURCE}:11"}),
     "changes among its rows": (COPIED, {"tables": (replace(_COPIED, inserts=1, reads=2),)}),
     "a complete table": (COPIED, {"tables": (replace(_COPIED, incomplete=False),)}),
+    "a table that only new channels have": (COPIED, {"for_new_channels": True}),
+    "a table that others have": (COPIED_FOR_NEW, {"for_new_channels": False}),
+    "two copies of a table": (
+        EPOCH,
+        {"tables": (replace(EPOCH.tables[0], incomplete=True, new_channels=ABSENT),)},
+    ),
+    "an unknown state": (EPOCH, {"tables": (replace(EPOCH.tables[0], new_channels="gone"),)}),
+    "both absent and not": (
+        EPOCH,
+        {
+            "tables": (
+                replace(EPOCH.tables[0], inserts=0),
+                replace(EPOCH.tables[0], updates=0, new_channels=ABSENT),
+            )
+        },
+    ),
+    "changes for new channels": (EPOCH, {"for_new_channels": True}),
     "another table": (COPIED, {"tables": (replace(_COPIED, table="u"),)}),
     "another table beside": (COPIED, {"tables": (replace(_COPIED, reads=1), replace(_COPIED, reads=2, db="u"))}),
     "negative reads": (COPIED, {"tables": (replace(_COPIED, reads=-1),)}),

@@ -171,6 +171,9 @@ def test_a_new_channel_begins_with_a_complete_copy(
         return
     found = channel_start(CONFIG, log)
     assert found.whole is (begin > 0)
+    assert not Position.first(found).is_new
+    for_new = [replace(one, for_new_channels=one.complete is not None) for one in log.records]
+    assert Position.first(channel_start(CONFIG, replace(log, records=for_new))).is_new is (begin > 0)
     assert found.log_position.epoch == (begin or -1)
     assert resume_offset(Position.first(found), log) == (2 * begin + 1 if begin else 0)
     whole = with_copies(*steps, log_begins=ORIGIN)

@@ -3,16 +3,28 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from schemas.errors import LogError
-from schemas.wire.epoch import BEGIN, END, ROWS, CopyStep, OffsetRange, SchemaChanged, TableTouched
+from schemas.wire.epoch import (
+    ABSENT,
+    BEGIN,
+    END,
+    INCOMPLETE,
+    ROWS,
+    CompleteCopy,
+    CopyStep,
+    OffsetRange,
+    SchemaChanged,
+    TableTouched,
+)
 from spark_consumer.epochs.epoch_transactions import Transaction, epoch_part
 from spark_consumer.epochs.position import Position
-from spark_consumer.epochs.slices import LoggedEpoch, contiguous_after, cut
+from spark_consumer.epochs.slices import LoggedEpoch, Slice, as_channel_sees, contiguous_after, cut
 from tests.support.epochs.records import epoch_record
 
 
@@ -74,6 +86,76 @@ def test_a_copy_starts_in_a_slice_of_its_own_and_its_end_ends_one() -> None:
     assert [bool(slice_.incomplete) for slice_ in found] == [False, False, False, True, False, False, False]
 
 
+def copied_for_new_channels() -> list[LoggedEpoch]:
+    """A copy for new channels of one table, and its changes in between; each epoch has one row, but the last two."""
+
+    def change(number: int, state: str) -> LoggedEpoch:
+        touched = TableTouched("d", "t", "f", 1, 0, 0, new_channels=state)
+        return made(number, tables=(touched,), transactions=1)
+
+    def made(number: int, *, rows: int = 1, **fields: Any) -> LoggedEpoch:
+        ranges = (OffsetRange(0, 10 * number, 10 * number + 1),) if rows else ()
+        return LoggedEpoch(
+            replace(epoch_record(number, rows=rows, ranges=ranges), digest=rows * number, **fields), number
+        )
+
+    def step(number: int, step: str, **fields: Any) -> LoggedEpoch:
+        return made(number, copy=CopyStep("c", "d", "t", step), for_new_channels=True, **fields)
+
+    ddl = logged(0, ddl=True).record.ddl
+    read = TableTouched("d", "t", "f", 0, 0, 0, 1, new_channels=INCOMPLETE)
+    return [
+        change(1, ABSENT),
+        step(2, BEGIN, rows=0, ddl=ddl),
+        change(3, INCOMPLETE),
+        step(4, ROWS, tables=(read,)),
+        step(5, ROWS, tables=(read,)),
+        change(6, INCOMPLETE),
+        step(7, END, rows=0),
+        change(8, ""),
+        made(9, rows=0, complete=CompleteCopy("c", ended=True), for_new_channels=True),
+        # Another one begins.
+        change(10, ABSENT),
+        step(11, BEGIN, rows=0, ddl=ddl),
+    ]
+
+
+AT_ZERO = Position(0, 0, "", 1, -1, "", 0, 0, None)
+
+
+def slices_of(position: Position) -> list[tuple[list[int], Slice]]:
+    seen = as_channel_sees(copied_for_new_channels(), is_new=position.is_new)
+    return [([e.record.epoch for e in one.epochs], one) for one in cut(seen, 100, 1 << 30)]
+
+
+def test_a_whole_channel_passes_over_a_copy_for_new_ones() -> None:
+    found = slices_of(AT_ZERO)
+    assert [numbers for numbers, _ in found] == [[1, 2], [3, 4, 5], [6, 7], [8, 9], [10, 11]]
+    position = AT_ZERO
+    for numbers, slice_ in found:
+        assert (slice_.rows, slice_.digest, slice_.ddl, slice_.is_copied) == (1, numbers[0], None, False)
+        assert slice_.ranges == (OffsetRange(0, 10 * numbers[0], 10 * numbers[0] + 1),)
+        assert slice_.fingerprints == {"f"}
+        assert not slice_.incomplete
+        assert not slice_.absent
+        slice_.check_next(position)
+        position = slice_.position_after(position)
+        assert (position.epoch, position.copying) == (numbers[-1], False)
+
+
+def test_a_new_channel_applies_the_copy_with_which_it_began() -> None:
+    position, tables = replace(AT_ZERO, is_new=True), {("d", "t")}
+    found = slices_of(position)
+    assert [numbers for numbers, _ in found] == [[1], [2], [3], [4, 5], [6], [7], [8, 9, 10, 11]]
+    assert [one.absent for _, one in found] == [tables, *[set()] * 6]
+    assert [one.incomplete for _, one in found] == [set(), set(), *[tables] * 3, set(), set()]
+    assert [one.is_copied for _, one in found] == [False, True, False, True, False, True, False]
+    assert [one.rows for _, one in found] == [1, 0, 1, 2, 1, 0, 2]
+    for numbers, slice_ in found:
+        position = slice_.position_after(position)
+        assert position.is_new == position.copying == (numbers[0] < 8)
+
+
 def test_chunks_of_a_copy_share_a_slice_up_to_the_limit_of_bytes() -> None:
     chunk = replace(epoch_record(1, rows=10), copy=CopyStep("", "d", "t", ROWS))
     epochs = [LoggedEpoch(replace(chunk, epoch=number), number) for number in range(1, 10)]
@@ -89,7 +171,7 @@ def test_chunks_of_a_copy_share_a_slice_up_to_the_limit_of_bytes() -> None:
 def test_a_part_of_an_epoch_knows_that_a_table_is_being_copied() -> None:
     touched = (TableTouched("d", "t", "f", 1, 0, 0), TableTouched("d", "u", "g", 0, 1, 0))
     found = [Transaction(f"g:{n}", 0, 1, n, (table,)) for n, table in enumerate(touched)]
-    tables = (replace(touched[0], incomplete=True), touched[1])
+    tables = (replace(touched[0], incomplete=True), replace(touched[1], new_channels=ABSENT))
     whole = LoggedEpoch(replace(epoch_record(1, rows=2, transactions=2), tables=tables), 1)
     parts = [epoch_part(whole, found, n, n + 1).record.tables for n in range(2)]
     assert parts == [(tables[0],), (tables[1],)]

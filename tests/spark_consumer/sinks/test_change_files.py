@@ -78,7 +78,7 @@ def prepared(sink: ParquetSink, number: int, *rows: Any, ddl: SchemaChanged | No
         tables=tuple(TableTouched(s.db, s.table, f, len(rows), 0, 0) for f, s in structures.items()),
     )
     slice_ = Slice((LoggedEpoch(replace(record, digest=0 % DIGEST_MODULUS), number),))
-    plan = sink._plan_tables(structures)
+    plan = sink._plan_tables(structures, ())
     keys = [row_key(c.structure, c.after or c.before or {}) for c in rows]
     return PreparedFiles(slice_, streams_of(plan, changes(plan, RangeRows(keys, values))))
 

@@ -84,7 +84,7 @@ def _record(epoch: OpenEpoch, rows: Records) -> EpochCommitted:
         ddl=epoch.ddl,
         executed=f"0-1-{epoch.number + 1}",
         transactions=epoch.transactions,
-        tables=epoch.tables_touched(),
+        tables=epoch.tables_touched((), {}),
         structures=tuple(epoch.structures),
     )
     made = replace(made, digest=sum(map(crc32, rows.values)))

@@ -77,7 +77,8 @@ def test_sizes(text: object, size: int) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "seconds"), [("200ms", 0.2), ("1s", 1.0), ("2m", 120.0), (0.5, 0.5), ("3", 3.0)]
+    ("text", "seconds"),
+    [("200ms", 0.2), ("1s", 1.0), ("2m", 120.0), ("7d", 604800.0), (0.5, 0.5), ("3", 3.0)],
 )
 def test_durations(text: object, seconds: float) -> None:
     assert parse_duration(text) == pytest.approx(seconds)

@@ -22,6 +22,7 @@ def test_numbers_of_a_running_copy() -> None:
     part = copy_part(CopyProgress.of(None, TABLES, paused="the upstream is busy"))
     assert part == {
         "running": True,
+        "for_new_channels": False,
         "tables_total": 2,
         "tables_done": 1,
         "rows_done": 90,
@@ -42,6 +43,8 @@ def test_what_is_not_known_yet_is_null() -> None:
     part = copy_part(CopyProgress.of(Plan("one"), {}))
     assert (part["running"], part["tables_total"], part["rows_estimated"]) == (True, None, None)
     assert describe_copy(part) == "the list of tables is being read, 0 rows"
+    part = copy_part(CopyProgress.of(Plan("one", for_new=True), {}))
+    assert describe_copy(part) == "for new channels only, the list of tables is being read, 0 rows"
     part = copy_part(CopyProgress.of(None, TABLES | {("shop", "c"): WAITING}))
     assert (part["tables_total"], part["rows_estimated"], part["not_begun"]) == (3, None, ["shop.c"])
 
@@ -101,8 +104,13 @@ def test_records_of_the_log_tell_the_same() -> None:
 
 
 def test_from_where_a_new_channel_could_begin() -> None:
-    logged = LoggedCopies({COMPLETED_KEY: CompleteCopies((5, 9)).with_one_of(20).encode()})
+    logged = LoggedCopies(
+        {COMPLETED_KEY: CompleteCopies((5, 9)).with_one_of(Plan("c", began=20, asked=7000)).encode()}
+    )
     assert [logged.complete_after(epoch) for epoch in (0, 5, 6, 20, 21)] == [5, 5, 9, 20, None]
+    assert (logged.next_for_new(3.0), logged.next_for_new(0.0)) == (10_000, None)
+    running = TableCopy("c", Step.RUNNING, incomplete=True, for_new=True)
+    assert LoggedCopies({topic_key(("shop", "a")): running.encode()}).next_for_new(3.0) is None
     first = epoch_record(0)
     begins = [
         NewChannels.of(replace(first, log_begins=why), copied, has_first_rows=True)

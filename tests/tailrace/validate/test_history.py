@@ -49,16 +49,21 @@ def _history(tracked: list[tuple[bytes, bytes | None]], *epochs: EpochCommitted)
         ([(topic_key(NAME), replace(COPY, step=Step.DONE, ended=5).encode())], True),
         ([(topic_key(NAME), replace(COPY, step=Step.DONE, ended=6).encode())], False),
         ([(topic_key(("d", "other")), COPY.encode())], True),
+        ([(PLAN_KEY, Plan("c", again=True, is_complete=True, for_new=True).encode())], True),
+        ([(topic_key(NAME), replace(COPY, step=Step.RUNNING, incomplete=True, for_new=True).encode())], True),
+        ([(topic_key(NAME), replace(COPY, for_new=True, ended=6).encode())], False),
         ([(b'["d","t"]', b"a structure")], True),
     ],
 )
 def test_copies_in_the_tracked_topic(tracked: list[tuple[bytes, bytes | None]], complete: bool) -> None:
     history = _history(tracked)
     if complete:
-        history.check_complete({NAME}, 5)
+        history.check_complete({NAME}, 5, is_new=False)
+        with pytest.raises(BeingCopied):
+            history.check_complete({NAME}, 5, is_new=True)
     else:
         with pytest.raises(BeingCopied):
-            history.check_complete({NAME}, 5)
+            history.check_complete({NAME}, 5, is_new=False)
 
 
 @pytest.mark.parametrize(("kind", "changed"), [("ALTER TABLE", True), ("TRUNCATE", False)])
