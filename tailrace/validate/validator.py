@@ -249,6 +249,8 @@ class Validator:
                 report.more = True
                 break
         self.settle(report, sides, suspects)
+        # Rows may be equal in the columns that were compared while DDL brought another one, or another table.
+        self._history.check_structure(pair.concerns, pair.since)
         if not report.more:
             self._save(report, replace(proved, upto=None), ())
         self._progress(self.report)

@@ -191,6 +191,27 @@ def test_merged_tables(channel: Make) -> None:
     assert pipe.validate().tables[0].keys == ["id=2  different values"]
 
 
+def test_a_column_that_comes_after_the_first_chunk_is_compared(
+    channel: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tailrace.validate.validator.chunk_rows", lambda table: 10)
+    pipe = channel("mysql", "mysql")
+    rows = ", ".join(f"({n})" for n in range(25))
+    pipe.log.sql("CREATE TABLE t (id INT PRIMARY KEY)", f"INSERT INTO t VALUES {rows}")
+    pipe.replicate()
+    looks: list[int] = []
+
+    def alter_once(report: Report) -> None:
+        looks.append(report.rows)
+        if len(looks) == 1:
+            pipe.log.sql("ALTER TABLE t ADD COLUMN v INT DEFAULT 7")
+            pipe.replicate()
+            pipe.there_sql("UPDATE t SET v = 8 WHERE id = 3")
+
+    report = pipe.validate(progress=alter_once)
+    assert (looks[0], report.rows, report.tables[0].keys) == (10, 25, ["id=3  different values"])
+
+
 def test_tables_in_copy_are_pending_and_different_ones_are_repaired(
     request: pytest.FixtureRequest, kafka: Kafka, tmp_path: Path
 ) -> None:
