@@ -221,7 +221,10 @@ class _Merge:
             if not self._open:
                 yield self._next()
                 continue
-            if self._take(self._consumer.consume(_MESSAGES, _WAIT), read):
+            # With a time to wait, ``consume`` would wait until it has them all.
+            first = self._consumer.poll(_WAIT)
+            messages = [first, *self._consumer.consume(_MESSAGES, 0)] if first is not None else []
+            if self._take(messages, read):
                 deadline = time.monotonic() + _TIMEOUT
             elif refused := self._refusal.error:
                 raise refused
