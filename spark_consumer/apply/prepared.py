@@ -265,16 +265,17 @@ class AfterDdl:
 
 
 @dataclass(frozen=True)
-class EpochByEpoch:
-    """Epochs that are planned and applied as single slices. Nothing is read yet."""
+class Divided:
+    """A slice whose parts are planned and applied one after the other. Nothing is read yet."""
 
     slice_: Slice
+    parts: Sequence[Slice]
 
 
 #: a slice that is one transaction, perhaps after those of workers
 Transaction = PreparedRows | PreparedParts | AfterDdl
 SingleSlice = Transaction | PreparedCopy
-Prepared = SingleSlice | EpochByEpoch
+Prepared = SingleSlice | Divided
 
 
 def assemble_slice(slice_: Slice, plan: SlicePlan, results: Sequence[Result]) -> PreparedRows:

@@ -107,6 +107,11 @@ class Slice:
         return tuple(OffsetRange(partition, *bounds[partition]) for partition in sorted(bounds))
 
     @property
+    def each_epoch(self) -> list[Slice]:
+        """Its epochs as slices of their own."""
+        return [Slice((logged,)) for logged in self.epochs]
+
+    @property
     def is_copied(self) -> bool:
         """Whether its rows are all rows of copies, so that nothing changes between them."""
         return all(logged.record.copy is not None for logged in self.epochs)

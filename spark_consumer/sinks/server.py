@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 
 import pymysql
@@ -14,7 +14,7 @@ from spark_consumer.apply.applier import Applier, ChannelState, read_state
 from spark_consumer.apply.planner import Planner
 from spark_consumer.apply.prepared import (
     AfterDdl,
-    EpochByEpoch,
+    Divided,
     Prepared,
     PreparedCopy,
     PreparedParts,
@@ -28,7 +28,7 @@ from spark_consumer.apply.tables import audit, channel_tables, error_log, positi
 from spark_consumer.apply.workers.build_parts import read_parts
 from spark_consumer.epochs.log_reader import LogReader
 from spark_consumer.epochs.position import Position
-from spark_consumer.epochs.slices import LoggedEpoch, Slice
+from spark_consumer.epochs.slices import LoggedEpoch, Slice, cut
 from spark_consumer.epochs.start import channel_start, check_began, check_log
 from spark_consumer.plan.counters import Applied
 from spark_consumer.plan.plan import SlicePlan
@@ -40,6 +40,14 @@ from spark_consumer.sinks.finish_slice import UnappliedRows, finish_slice
 from spark_consumer.target.session import Session, closing, connect, unreachable
 
 _log = structlog.get_logger()
+
+
+class _DividedNow(Exception):
+    """A table was altered, and the slice has to be divided by its new plan."""
+
+    def __init__(self, made: Divided) -> None:
+        super().__init__()
+        self.made = made
 
 
 class ServerSink:
@@ -69,15 +77,16 @@ class ServerSink:
     def plan(self, slice_: Slice, structures: Mapping[str, TableStructure]) -> Callable[[], Prepared]:
         self._structures = structures
         if len(slice_.epochs) > 1 and any(self._has_decision(one) for one in slice_.epochs):
-            return lambda: EpochByEpoch(slice_)
+            return lambda: Divided(slice_, slice_.each_epoch)
         if slice_.ddl is not None and slice_.rows:
             return lambda: AfterDdl(slice_, partial(self._read_after_ddl, slice_))
         # The plan reads the downstream on the applier's connection, so it is made in the applier's thread.
         plan = self._plan(slice_)
-        too_large = len(slice_.epochs) > 1 and slice_.rows > self._config.max_batch_rows
-        if slice_.is_copied and too_large and not plan.copied:
-            # Only executors write so many rows without having all of them in memory.
-            return lambda: EpochByEpoch(slice_)
+        if slice_.is_copied and not plan.copied:
+            # Only executors write a larger slice than others without having all of it in memory.
+            parts = list(cut(slice_.epochs, self._config.max_batch_rows, self._config.max_batch_bytes))
+            if len(parts) > 1:
+                return lambda: Divided(slice_, parts)
         return partial(self._read, slice_, plan)
 
     def _has_decision(self, epoch: LoggedEpoch) -> bool:
@@ -116,26 +125,28 @@ class ServerSink:
     def _replan(self, slice_: Slice) -> SingleSlice:
         self._planner.forget()
         made = self.plan(slice_, self._structures)()
-        assert not isinstance(made, EpochByEpoch)
+        if isinstance(made, Divided):
+            raise _DividedNow(made)
         return made
 
     def apply(self, prepared: Prepared) -> Applied:
         slice_ = prepared.slice_
-        if isinstance(prepared, EpochByEpoch):
-            return self._one_by_one(slice_)
+        if isinstance(prepared, Divided):
+            return self._one_by_one(prepared.parts)
         try:
             applied = self._applier.apply_planned(prepared, partial(self._replan, slice_))
+        except _DividedNow as again:
+            return self.apply(again.made)
         except DownstreamError as error:
             return self._apply_after_refusal(error, prepared)
         if slice_.ddl is not None:
             self._planner.forget()
         return applied
 
-    def _one_by_one(self, slice_: Slice) -> Applied:
-        """Apply a slice's epochs, each as a slice of its own."""
+    def _one_by_one(self, parts: Sequence[Slice]) -> Applied:
         applied = Applied(0)
-        for logged in slice_.epochs:
-            applied += self.apply(self.plan(Slice((logged,)), self._structures)())
+        for part in parts:
+            applied += self.apply(self.plan(part, self._structures)())
         return applied
 
     def _apply_after_refusal(self, error: DownstreamError, prepared: SingleSlice) -> Applied:
@@ -159,7 +170,7 @@ class ServerSink:
                 last_epoch=slice_.last.epoch,
                 reason=str(error),
             )
-            return self._one_by_one(slice_)
+            return self._one_by_one(slice_.each_epoch)
         found = named(error, prepared)
         if found is None and slice_.rows and isinstance(error, RowRefused):
             found = first_refused(self._applier.connection, self._in_one(slice_, row_by_row=True))

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import signal
 from dataclasses import replace
 from random import Random
+from typing import cast
 
 import pytest
 
@@ -14,12 +16,16 @@ from schemas.errors import DownstreamError
 from schemas.structure import TableStructure
 from schemas.wire.epoch import BEGIN, END, ROWS, CopyStep
 from spark_consumer.apply.tables import error_log, position_store
+from spark_consumer.epochs.log_reader import LogReader
+from spark_consumer.epochs.slices import cut
+from spark_consumer.job.batches import COPIED_TIMES
 from spark_consumer.plan.refusal import EventRefused
 from spark_consumer.rules.config import ConsumerConfig
 from spark_consumer.rules.event_filter import EventRule
 from spark_consumer.rules.expressions.filter import ExpressionRule
 from spark_consumer.rules.route import Route
 from spark_consumer.target.session import closing, connect
+from tailrace.assemble.sink import open_sink
 from tests.support.applying.copying import COPIED, COPY, Copier, create_table
 from tests.support.applying.model import TABLES, Model
 from tests.support.applying.parts import MemoryLog, apply_in_child, apply_log
@@ -511,3 +517,24 @@ def test_a_skipped_start_of_a_copy_needs_an_empty_table_as_well(
     apply_log(config, log)
     assert downstream.execute(f"SELECT id FROM {db}.plain") == [(1,)]
     assert left_out(downstream, db) == ["skipped"]
+
+
+def test_a_large_slice_of_a_table_that_is_altered_meanwhile_is_divided(
+    downstream: Database, db: str, config: ConsumerConfig
+) -> None:
+    log = MemoryLog()
+    begin(log, db, "plain")
+    apply_log(config, log)
+    structure = plain(db)
+    for number in range(4):
+        put(log, structure, row(2 * number), row(2 * number + 1))
+    limited = replace(config, max_batch_rows=2)
+    with contextlib.closing(open_sink(limited, cast(LogReader, log))) as sink:
+        sink.resume(log)
+        [slice_] = cut(log.logged[1:], limited.max_batch_rows, limited.max_batch_bytes, COPIED_TIMES)
+        prepared = sink.plan(slice_, log.known)()
+        # A column that only the downstream has: its rows are written like changes from now on.
+        downstream.execute(f"ALTER TABLE {db}.plain ADD COLUMN ours INT DEFAULT 5")
+        sink.apply(prepared)
+        assert sink.position.epoch == slice_.last.epoch
+    assert downstream.execute(f"SELECT id, ours FROM {db}.plain ORDER BY id") == [(n, 5) for n in range(8)]
