@@ -154,7 +154,8 @@ def _lag(directory: Path, upstream: MySQL, kafka: Kafka, rows: int) -> copy_lag.
                 measured("copy", ["tailrace", "copy", f"{DATABASE}.*", *arguments], directory)
             )
 
-        return copy_lag.measure_lag(upstream, target, consume, rows, copy)
+        with kept_connection(target) as ask:
+            return copy_lag.measure_lag(upstream, ask, consume, rows, copy)
 
 
 def _by_mysqldump(result: CopyResult, directory: Path, upstream: MySQL) -> float:

@@ -9,15 +9,13 @@ from contextlib import contextmanager
 from statistics import quantiles
 from typing import NamedTuple
 
-from bench.drain import wait_until
+from bench.drain import Ask, wait_until
 from bench.processes import Measured
 from compose.databases import MySQL
 
 DATABASE = "beside"
 _TABLE = f"{DATABASE}.beats"
 _EVERY_S = 0.05
-
-
 _BEFORE_S = 20.0
 
 
@@ -37,24 +35,21 @@ class Lag(NamedTuple):
     copy_rows_per_s: float
 
 
-def measure_lag(
-    upstream: MySQL, target: MySQL, consume: Measured, rows: int, copy: Callable[[], None]
-) -> Lag:
+def measure_lag(upstream: MySQL, ask: Ask, consume: Measured, rows: int, copy: Callable[[], None]) -> Lag:
     """Insert rows upstream, for a while before the tables are copied again, and until they are. Raises StackError.
 
     Args:
+        ask: asks the downstream.
         rows: of the tables.
         copy: asks for the copy, and does not wait for its end.
     """
-    wait_until(lambda: _copying(target) is False, _EVERY_S, consume)
+    wait_until(lambda: _copying(ask) is False, _EVERY_S, consume)
     lags: list[tuple[float, float]] = []
     last, has_begun = 0, False
 
     def look() -> None:
         nonlocal last
-        for number, begin in target.execute(
-            f"SELECT id, at FROM {_TABLE} WHERE id > {last} AND at > 0 ORDER BY id"
-        ):
+        for number, begin in ask(f"SELECT id, at FROM {_TABLE} WHERE id > {last} AND at > 0 ORDER BY id"):
             last = number
             lags.append((begin, time.time() - begin))
 
@@ -65,7 +60,7 @@ def measure_lag(
     def copied() -> bool:
         nonlocal has_begun
         look()
-        copying = bool(_copying(target))
+        copying = bool(_copying(ask))
         has_begun = has_begun or copying
         return has_begun and not copying
 
@@ -113,10 +108,7 @@ def create_table(upstream: MySQL) -> None:
     )
 
 
-def _copying(target: MySQL) -> bool | None:
+def _copying(ask: Ask) -> bool | None:
     """Whether a copy is not applied completely; None before there is a channel."""
-    try:
-        rows = target.execute("SELECT copying FROM tailrace.relay_log_info WHERE epoch >= 0")
-    except Exception:  # the schema is just being created
-        return None
+    rows = ask("SELECT copying FROM tailrace.relay_log_info WHERE epoch >= 0")
     return bool(rows[0][0]) if rows else None

@@ -12,7 +12,7 @@ from producer.copy.copies import Answer, ChunkRead, Copies, NothingFound, TableF
 from producer.copy.table_lock import NotVisible
 from producer.copy.throttle import Throttle
 from producer.copy.upstream_reader import NeedsHold, UpstreamReader
-from producer.copy.window import NO_LIMIT, ROW, Channel, CopyWindow
+from producer.copy.window import NO_LIMIT, Channel, CopyWindow, weight
 from producer.epochs.open_epoch import SealedEpoch
 from producer.settings import CopySettings
 from producer.upstream.connect import LoginRefused
@@ -115,7 +115,7 @@ class Copier:
                 if work is None:
                     continue
                 is_chunk = work.is_begun and any(work.name)
-                most = self._window.take(_weight(*copies.waiting)) if is_chunk else NO_LIMIT
+                most = self._window.take(weight(*copies.waiting)) if is_chunk else NO_LIMIT
                 if not most:
                     # It is asked for again, with a later boundary.
                     copies.give_up(work)
@@ -194,7 +194,3 @@ class Copier:
             answer = NothingFound(work=work, visible=visible)
         copies.hand_in(answer, self._stop)
         return True
-
-
-def _weight(rows: int, size: int) -> int:
-    return size + ROW * rows

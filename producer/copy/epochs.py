@@ -44,9 +44,7 @@ def _epochs(answer: Answer, copies: Copies, stream: EpochStream) -> Iterator[Sea
             plan = copies.plan_with(answer)
             if plan.is_complete:
                 yield stream.insert(complete=copies.begins(plan), for_new=plan.for_new)
-            for statement in (
-                () if plan.for_new and not plan.is_complete else _needed(answer.statements, plan)
-            ):
+            for statement in _needed(answer.statements, plan):
                 yield stream.insert(ddl=statement, for_new=plan.for_new)
             yield stream.insert(tracked=copies.planned(answer))
         case NothingFound():
@@ -70,10 +68,13 @@ def _epochs(answer: Answer, copies: Copies, stream: EpochStream) -> Iterator[Sea
 
 
 def _needed(statements: Iterable[SchemaChanged], plan: Plan) -> Iterator[SchemaChanged]:
-    """Those of databases, views and programs that the log does not have."""
+    """Those of databases, views and programs that the log does not have.
+
+    None where a copy for new channels turns out not to be complete, because it comes to nothing.
+    """
     for ddl in statements:
         statement = classify(ddl.statement, ddl.default_db, ddl.source_flavor, sql_mode=ddl.mode)
-        if plan.is_complete or plan.leaves_out(statement):
+        if plan.is_complete or (not plan.for_new and plan.leaves_out(statement)):
             yield ddl
 
 

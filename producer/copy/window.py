@@ -33,6 +33,11 @@ _ANSWER = 3.0  # seconds that the first look at a channel may take
 _PROBE = 30.0  # seconds after which a channel is given one small chunk by itself; longer if that takes long
 
 
+def weight(rows: int, size: int) -> int:
+    """Return the bytes that rows of this size count in a window."""
+    return size + ROW * rows
+
+
 class Channel(Protocol):
     """A channel that applies the log."""
 
@@ -204,7 +209,7 @@ class CopyWindow:
         """
         with self._lock:
             for channel in self._channels.values():
-                channel.wrote(epoch, size + ROW * rows, self._clock())
+                channel.wrote(epoch, weight(rows, size), self._clock())
 
     def applied(self, name: str, epoch: int | None) -> None:
         """Note how far a channel is; None if that is not known. To be called several times a second."""
