@@ -237,19 +237,24 @@ def write_all(fd: int, data: bytes) -> None:
         view = view[os.write(fd, view) :]
 
 
+def scratch(path: Path) -> Path:
+    """Return where a file is written before it gets its name; it is no name of a file of the relay log."""
+    return path.with_name(f".{path.name}.tmp")
+
+
 def write_atomically(path: Path, text: str) -> None:
     """Replace a small file. A reader sees the old text or the new one, also after a crash. Raises OSError."""
-    scratch = path.with_name(f".{path.name}.tmp")
+    new = scratch(path)
     try:
-        fd = os.open(scratch, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+        fd = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
         try:
             write_all(fd, text.encode())
             os.fsync(fd)
         finally:
             os.close(fd)
-        os.replace(scratch, path)
+        new.replace(path)
     except OSError:
-        scratch.unlink(missing_ok=True)  # on a full disk, it would take space from other files
+        new.unlink(missing_ok=True)  # on a full disk, it would take space from other files
         raise
     sync_dir(path.parent)
 

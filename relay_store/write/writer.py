@@ -162,8 +162,16 @@ class RelayWriter:
         self.close_file()
         with disk_errors("creating a relay file", Where(file=name)):
             path = self.root / self._subdir / name
-            self._fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-            layout.write_all(self._fd, header)
+            # Readers list the folder at any time, and must not find a file without its first bytes.
+            new = path if path.exists() else layout.scratch(path)
+            self._fd = os.open(new, os.O_WRONLY | os.O_CREAT, 0o600)
+            try:
+                layout.write_all(self._fd, header)
+                os.ftruncate(self._fd, len(header))
+                new.replace(path)
+            except OSError:
+                new.unlink()
+                raise
             layout.sync_dir(path.parent)
         self._file, self._offset = name, layout.part_offset(name)
         self._end = self._boundary = len(header)

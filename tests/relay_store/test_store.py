@@ -254,6 +254,27 @@ def test_a_full_disk_is_an_error_with_a_hint_and_loses_nothing(root, monkeypatch
     again.close()
 
 
+def test_a_file_is_never_seen_without_its_first_bytes(root, monkeypatch):
+    """Unless a crash left it so."""
+    relay = fresh(root)
+    folder = root / relay.subdir
+    (folder / SECOND).write_bytes(b"")
+    third = "mysql-bin.000009"
+    write_all, seen = layout.write_all, []
+
+    def looked_at(fd: int, data: bytes) -> None:
+        write_all(fd, data[:2])
+        seen.append({name: (folder / name).stat().st_size for name in layout.binlog_files(folder)[1:]})
+        write_all(fd, data[2:])
+
+    monkeypatch.setattr(layout, "write_all", looked_at)
+    for name, sizes in (third, {SECOND: 0}), (SECOND, {SECOND: 2, third: 4}), (SECOND, {SECOND: 4, third: 4}):
+        seen.clear()
+        relay.rotate(name)
+        assert seen[0] == sizes
+    relay.close()
+
+
 def test_cutting_back_drops_a_group_that_is_not_whole(root):
     relay = fresh(root)
     put(relay, *group(1))
