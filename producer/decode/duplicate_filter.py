@@ -53,6 +53,11 @@ class DuplicateFilter:
         if self._had.get(domain) == (server, number):
             self._pass(domain)
 
+    def may_be_duplicate(self, domain: int, number: int) -> bool:
+        """Whether ``is_duplicate`` would have to look closer at this transaction."""
+        last = self._had.get(domain)
+        return last is not None and number <= last.sequence
+
     def is_duplicate(self, domain: int, server: int, number: int) -> bool:
         """Whether the transaction that begins here was published before.
 

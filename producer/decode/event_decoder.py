@@ -6,22 +6,25 @@ Every event type is either understood, known to be safe to skip, or stops the pr
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator
 from dataclasses import dataclass, replace
 from enum import Enum
 from functools import lru_cache
+from itertools import chain, islice, repeat
 from typing import Any
 
 import structlog
 
 from producer.decode.decode_rules import DecodeRules, LeftOut, Skipping
+from producer.decode.decoded_groups import DecodedBlock, DecodedGroups
 from producer.decode.nested_events import NestedEvents, PreparedTransactions, ReadPrepared
-from producer.decode.open_group import GTID_EVENTS, USUAL_GTID_SIZE, DecodeState, EventFile, Groups
+from producer.decode.open_group import GTID_EVENTS, USUAL_GTID_SIZE, DecodeState, EventFile, Groups, OpenGroup
 from producer.decode.row_decoder import ImageLacksColumns, RowDecoder
 from producer.decode.rows_events import (
     FLAGS_AT,
     LACKING,
     ROWS,
+    KnownTables,
     RowsEventForm,
     RowsEventHeader,
     TableIds,
@@ -198,6 +201,16 @@ class EventDecoder:
         epoch.seq += len(rows.keys)
         self._first_rows(decoder)[_READS] += len(rows.keys)
 
+    @property
+    def known_tables(self) -> KnownTables:
+        """The tables that were met since structures changed last."""
+        return self._table_ids.known
+
+    def fits(self, block: DecodedBlock) -> bool:
+        """Whether what was decoded elsewhere may be added here: with the same tables, outside of any group."""
+        state = self.state
+        return block.known is self._table_ids.known and block.file == state.file and not state.in_group
+
     # -- walking ---------------------------------------------------------------------------------
 
     def run(
@@ -232,6 +245,43 @@ class EventDecoder:
                 where=state.where,
                 hint=_COMPARE,
             ) from error
+
+    def add_decoded(
+        self, block: DecodedBlock, number: int, now: Now
+    ) -> Generator[Records, None, tuple[int, Stop]]:
+        """Add groups that are decoded already, from this one on, with the effect of ``run``; other arguments as there.
+
+        Returns:
+            the offset in the block it stopped at, and why: also before a group that must be looked at closer.
+        """
+        decoded, state = block.groups, self.state
+        groups, epoch, limits = state.groups, state.epoch, self._limits
+        late = epoch.is_late(limits, now)
+        row, event = decoded.before(number)
+        first, last_row, last_event = epoch.seq, row, event
+        i, stop = decoded.groups[number][0], Stop.END_OF_DATA
+        for begin, end, source, sequence, server_id, gtid, commit_ms, rows, events in islice(
+            decoded.groups, number, None
+        ):
+            if begin != i or not groups.add_whole(source, sequence, server_id):
+                break
+            i, last_row, last_event = end, rows, events
+            epoch.seq = first + rows - row
+            epoch.add_group(gtid, commit_ms, end - begin)
+            if (late and epoch.is_late(limits, now)) or epoch.is_full(limits):
+                stop = Stop.EPOCH_ENDS
+                break
+        events_of = slice(event, last_event)
+        tails = chain.from_iterable(map(repeat, decoded.tails[events_of], decoded.counts[events_of]))
+        _add_rows(epoch.records, decoded, slice(row, last_row), first, epoch.avro_number, tails, now)
+        for decoder, column, count in block.counts(events_of):
+            counts = epoch.counts.get(decoder.header) or self._first_rows(decoder)
+            counts[column] += count
+        groups.transaction = OpenGroup(epoch.seq)
+        self._table_ids.new_file()
+        if len(epoch.records) >= PART_RECORDS:
+            yield epoch.hand_over_all()
+        return i, stop
 
     def _walk(
         self, data: bytes, i: int, base: int, nested: bool
@@ -501,3 +551,30 @@ class EventDecoder:
         """The text of the statement whose rows follow."""
         text = event[framing.HEADER_SIZE + _TEXTS[kind] : len(event) - checksum]
         self.state.groups.transaction.statement = text
+
+
+def _add_rows(
+    records: Records,
+    decoded: DecodedGroups,
+    rows: slice,
+    seq: int,
+    epoch: bytes,
+    tails: Iterable[bytes],
+    now: Now,
+) -> None:
+    """Add decoded rows to an epoch's records, of which the first gets the number ``seq``.
+
+    Args:
+        epoch: the epoch's number as Avro bytes.
+        tails: of each row.
+    """
+    behind, shift = seq + rows.stop - rows.start, seq - rows.start
+    numbers = (
+        VARINT[seq << 1 : behind << 1 : 2]
+        if behind <= len(VARINT) >> 1
+        else [encode(number << 1) for number in range(seq, behind)]
+    )
+    parts = zip(decoded.values[rows], numbers, repeat(epoch), tails, repeat(encode_long(now.unix_ms)))
+    records.keys += decoded.keys[rows]
+    records.values += map(b"".join, parts)
+    records.headers |= {n + shift: h for n, h in decoded.headers.items() if rows.start <= n < rows.stop}

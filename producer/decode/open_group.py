@@ -12,6 +12,7 @@ from relay_store.layout.directory import RelayPosition, part_offset, upstream_fi
 from schemas.binlog import framing
 from schemas.binlog.groups import GroupScanner
 from schemas.errors import DecodeError, Where
+from schemas.gtid.base import SourceKey
 from schemas.gtid.sets import GtidSet, GtidTracker, before_number
 from schemas.varint import encode_bytes
 
@@ -182,6 +183,17 @@ class Groups:
                 begun.start_xa(pos)
         elif scanner.source is not None:
             begun.is_passed_over = self.tracker.contains(scanner.source, scanner.number)
+
+    def add_whole(self, source: SourceKey | int, number: int, server_id: int) -> bool:
+        """Add a whole group; False: it may be one that was published before, which ``begin`` finds out."""
+        if isinstance(source, int):
+            if self.duplicates.may_be_duplicate(source, number):
+                return False
+            self.duplicates.is_duplicate(source, server_id, number)
+        elif self.tracker.contains(source, number):
+            return False
+        self.tracker.add(source, number, server_id)
+        return True
 
     def end(self, first: int) -> OpenGroup:
         """The open group is whole; returns it. Args: ``first`` as of the next one.

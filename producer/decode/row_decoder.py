@@ -90,13 +90,17 @@ class RowDecoder:
             images: the columns that these events have. Columns missing from the after image keep their before values.
             diffs: of PARTIAL_UPDATE_ROWS, where JSON documents come as diffs.
         """
+        return self._compiled(kind, images, diffs, _SOURCE)
+
+    def _compiled(self, kind: str, images: Images, diffs: bool, source: str) -> Decode:
+        """The same. ``source``: the expressions behind a value's images; ``{}`` stands for its table's source."""
         structure = self.structure
         if kind == "write":
-            body = _write(structure, images)
+            body = _write(structure, images, source)
         elif kind == "delete":
-            body = _delete(structure, images)
+            body = _delete(structure, images, source)
         else:
-            body = _update(structure, images, diffs)
+            body = _update(structure, images, diffs, source)
         return _compile(structure, self.header, kind, body)
 
 
@@ -240,13 +244,13 @@ def _same_key(structure: TableStructure) -> str:
     return " and ".join(f"a{index_of[name]} == o{index_of[name]}" for name in structure.key)
 
 
-_SEQ = "(VARINT[seq << 1] if seq < 65536 else encode_varint(seq << 1))"
+_SOURCE = "(VARINT[seq << 1] if seq < 65536 else encode_varint(seq << 1)), epoch_number, {}, event_source"
 
 
-def _append(key: str, parts: list[str], table_source: str) -> list[str]:
+def _append(key: str, parts: list[str], source: str) -> list[str]:
     return [
         f"add_key({key})",
-        f"add_value(b''.join(({', '.join(parts)}, {_SEQ}, epoch_number, {table_source}, event_source)))",
+        f"add_value(b''.join(({', '.join(parts)}, {source})))",
         "seq += 1",
     ]
 
@@ -263,13 +267,13 @@ def _loop(body: list[str]) -> list[str]:
     return ["while p < end:", *indent(body), "return seq, p"]
 
 
-def _write(structure: TableStructure, images: Images) -> list[str]:
-    record = _append(_key(structure, "a"), _create_parts(structure), "table_source")
+def _write(structure: TableStructure, images: Images, source: str) -> list[str]:
+    record = _append(_key(structure, "a"), _create_parts(structure), source.format("table_source"))
     return _loop([*_image(structure, images.after, "a"), *record])
 
 
-def _delete(structure: TableStructure, images: Images) -> list[str]:
-    record = _append(_key(structure, "o"), _delete_parts(structure), "table_source")
+def _delete(structure: TableStructure, images: Images, source: str) -> list[str]:
+    record = _append(_key(structure, "o"), _delete_parts(structure), source.format("table_source"))
     return _loop([*_image(structure, images.before, "o"), *record])
 
 
@@ -283,24 +287,25 @@ def _unchanged(structure: TableStructure, images: Images) -> list[str]:
     ]
 
 
-def _update(structure: TableStructure, images: Images, diffs: bool) -> list[str]:
+def _update(structure: TableStructure, images: Images, diffs: bool, source: str) -> list[str]:
     """An UPDATE that changes the key becomes delete and create, so that each key's history stays whole."""
     before = _image(structure, images.before, "o", partial=images.before if diffs else None)
     after = _after_partial(structure, images) if diffs else _image(structure, images.after, "a")
     both = [*before, *after, *_unchanged(structure, images)]
     create, delete = _create_parts(structure), _delete_parts(structure)
     update = ["UPDATE", create[1], "b'\\2'", delete[1]]
+    here, moved = source.format("table_source"), source.format("table_source_moved")
     if not structure.key:
-        return _loop([*both, *_append("KEY", update, "table_source")])
+        return _loop([*both, *_append("KEY", update, here)])
     return _loop(
         [
             *both,
             f"if {_same_key(structure)}:",
-            *indent(_append(_key(structure, "a"), update, "table_source")),
+            *indent(_append(_key(structure, "a"), update, here)),
             "else:",
             f"    k = {_key(structure, 'a')}; ko = {_key(structure, 'o')}",
             "    headers[seq] = [('__debezium.newkey', k)]; headers[seq + 1] = [('__debezium.oldkey', ko)]",
-            *indent(_append("ko", delete, "table_source_moved")),
-            *indent(_append("k", create, "table_source_moved")),
+            *indent(_append("ko", delete, moved)),
+            *indent(_append("k", create, moved)),
         ]
     )

@@ -50,6 +50,17 @@ _MOST_COLUMNS = 200_000
 _CHANNEL_TABLE = ("tailrace", "relay_log_info")
 
 
+class KnownTables:
+    """The tables that a TABLE_MAP's body leads to, until structures change: then there is another object of this class.
+
+    Attributes:
+        tables: each body and its table, None if that is not replicated, in the order in which they were met.
+    """
+
+    def __init__(self) -> None:
+        self.tables: list[tuple[bytes, DecodedTable | None]] = []
+
+
 class TableIds:
     """Table ids of one file, and the tables of all files so far.
 
@@ -64,6 +75,7 @@ class TableIds:
         contents: the TABLE_MAP, from its flags on, that ``by_id`` has the table of; not of all ids.
         with_triggers: ids of tables that have triggers, where the upstream says so.
         saw_channel_table: whether a TABLE_MAP was met of ``tailrace.relay_log_info``, another pipeline's positions.
+        known: what was met since structures changed last.
     """
 
     def __init__(
@@ -79,6 +91,7 @@ class TableIds:
         self.contents: dict[bytes, bytes] = {}
         self.with_triggers: set[bytes] = set()
         self.saw_channel_table = False
+        self.known = KnownTables()
         self._by_body: dict[bytes, DecodedTable | None] = {}
         self._columns = 0
 
@@ -95,7 +108,7 @@ class TableIds:
 
     def structures_changed(self) -> None:
         """Look each table's structure up anew, behind a DDL."""
-        self._by_body.clear()
+        self._forget_bodies()
         self.contents.clear()
 
     def table_map(self, table_id: bytes, content: bytes, is_passed_over: bool) -> None:
@@ -120,31 +133,50 @@ class TableIds:
         """The table of a TABLE_MAP not met before, or None if it is not replicated."""
         db, table, _ = table_names(body)
         if len(self._by_body) > _MOST_TABLES or self._columns > _MOST_COLUMNS:
-            self._by_body.clear()
+            self._forget_bodies()
             self._columns = 0
         if not self._tables.allows(db, table):
-            self._by_body[body] = None
+            self.know(body, None)
             self.saw_channel_table = self.saw_channel_table or (db, table) == _CHANNEL_TABLE
             return None
         if self._is_left_out(db, table):
-            self._by_body[body] = None
+            self.know(body, None)
             return None
         if is_passed_over:
             # What it says may be older than what is tracked.
             return None
         structure = self._structure_of(body)
         self._columns += len(structure.columns)
-        learned = self._by_body[body] = DecodedTable(structure, self._schema_name)
+        learned = DecodedTable(structure, self._schema_name)
+        self.know(body, learned)
         return learned
+
+    def know(self, body: bytes, table: DecodedTable | None) -> None:
+        """A TABLE_MAP's body leads to this table, until structures change; None: to one that is not replicated."""
+        self._by_body[body] = table
+        self.known.tables.append((body, table))
+
+    def _forget_bodies(self) -> None:
+        self._by_body.clear()
+        self.known = KnownTables()
 
 
 class DecodedTable:
-    """What a TABLE_MAP leads to: the table's decoder and the forms of its events."""
+    """What a TABLE_MAP leads to: the table's decoder and the forms of its events.
 
-    def __init__(self, structure: TableStructure, schema_name: SchemaName = fingerprint_of) -> None:
-        self.decoder = RowDecoder(structure, schema_name)
+    Args:
+        make: makes the decoder of a structure.
+    """
+
+    def __init__(
+        self,
+        structure: TableStructure,
+        schema_name: SchemaName = fingerprint_of,
+        make: Callable[[TableStructure, SchemaName], RowDecoder] = RowDecoder,
+    ) -> None:
+        self.decoder = make(structure, schema_name)
         self.forms = _Forms(self)
-        self._schema_name = schema_name
+        self._schema_name, self._make = schema_name, make
         self._others: dict[TableStructure, RowDecoder] = {}
 
     def decoder_of(self, before: tuple[str, ...] | None, after: tuple[str, ...] | None) -> RowDecoder:
@@ -154,7 +186,7 @@ class DecodedTable:
         structure = replace(self.decoder.structure, before_columns=before, after_columns=after)
         found = self._others.get(structure)
         if found is None:
-            found = self._others[structure] = RowDecoder(structure, self._schema_name)
+            found = self._others[structure] = self._make(structure, self._schema_name)
         return found
 
 

@@ -6,6 +6,7 @@ import threading
 from collections.abc import Sequence
 from functools import partial
 
+from producer.ahead.pool import worker_count
 from producer.copy.copier import Copier
 from producer.copy.window import Channel
 from producer.decode.decode_rules import DecodeRules
@@ -81,6 +82,7 @@ def producer(
             lambda log_id: write_owner(root, Owner(config.prefix, log_id)),
             origins,
             Copier(config.source, tables(info), config.copy, channels),
+            worker_count() if config.workers is None else config.workers,
         )
 
     return Producer(config, epoch_log, origins, purging, mirror, publisher)

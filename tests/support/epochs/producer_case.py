@@ -52,12 +52,12 @@ class Case:
         """Return the log as a consumer reads it."""
         return read_published(self.config.bootstrap_servers, self.config.prefix)
 
-    def process(self, crash_at: str = "", **changes: Any) -> subprocess.Popen[str]:
+    def process(self, crash_at: str = "", program: Path = _PROGRAM, **changes: Any) -> subprocess.Popen[str]:
         """Start the producer as a process."""
         values = asdict(replace(self.config, **changes))
         values["source"] = self.upstream.url()
         return subprocess.Popen(
-            [sys.executable, str(_PROGRAM), json.dumps(values, default=str)],
+            [sys.executable, str(program), json.dumps(values, default=str)],
             env=os.environ | {"TAILRACE_CRASH_AT": crash_at, "PYTHONPATH": os.getcwd()},
             stdout=subprocess.PIPE,
             text=True,

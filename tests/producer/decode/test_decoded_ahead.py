@@ -1,0 +1,156 @@
+"""Groups that were decoded ahead, by a process that knows nothing of what came before, make the same epochs."""
+
+from __future__ import annotations
+
+import random
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from producer.decode.open_group import GTID_EVENTS
+from producer.epochs.open_epoch import EpochLimits
+from relay_store.read.reader import RelayBlock
+from schemas.binlog import framing
+from schemas.errors import TailraceError
+from schemas.gtid.sets import Flavor
+from tests.support.binlogs.ahead import epochs, groups_of, repeated
+from tests.support.golden.golden_binlogs import BINLOGS, FILE, SUBDIR
+
+_NAMES = sorted(path.name for path in BINLOGS.iterdir() if path.is_dir())
+
+
+def _flavor(name: str) -> Flavor:
+    return "mysql" if name.startswith("mysql") else "mariadb"
+
+
+def _events(name: str) -> list[bytes]:
+    data, at, events = (BINLOGS / name / SUBDIR / FILE).read_bytes(), framing.FIRST_POSITION, []
+    while at < len(data):
+        size = framing.header(data, at).size
+        events.append(data[at : at + size])
+        at += size
+    return events
+
+
+def _log(name: str, root: Path, times: int = 3) -> list[bytes]:
+    """The golden log with its groups repeated, as events; prepared transactions are read from its file."""
+    first, *others = _events(name)
+    events = [first, *(event for group in repeated(groups_of(others), times) for event in group)]
+    (root / SUBDIR).mkdir(exist_ok=True)
+    (root / SUBDIR / FILE).write_bytes(framing.MAGIC + b"".join(events))
+    return events
+
+
+def _blocks(events: list[bytes], sizes: list[int]) -> list[RelayBlock]:
+    """Blocks of so many events, of the last size from there on."""
+    blocks, pos = [], framing.FIRST_POSITION
+    sizes = list(sizes)
+    while events:
+        size = sizes.pop(0) if len(sizes) > 1 else sizes[0]
+        data, events = b"".join(events[:size]), events[size:]
+        blocks.append(RelayBlock(SUBDIR, FILE, pos, data))
+        pos += len(data)
+    return blocks
+
+
+def _limits(max_rows: int, max_bytes: int = 1 << 40) -> EpochLimits:
+    return EpochLimits(max_rows, max_bytes, 1e9, 1e9)
+
+
+@pytest.mark.parametrize("name", _NAMES)
+def test_the_servers_logs_come_to_the_same_epochs(name: str, tmp_path: Path) -> None:
+    events = _log(name, tmp_path)
+    blocks, flavor = _blocks(events, [25]), _flavor(name)
+    plain = epochs(blocks, flavor, tmp_path, _limits(7))
+    ahead = epochs(blocks, flavor, tmp_path, _limits(7), lead=0)
+    assert ahead.epochs == plain.epochs
+    groups = sum(epoch["record"].transactions for epoch, _ in plain.epochs)
+    assert plain.ahead == 0
+    assert ahead.ahead > groups // 4, f"{ahead.ahead} of {groups}"
+
+
+@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    name=st.sampled_from(_NAMES),
+    sizes=st.lists(st.integers(1, 90), min_size=1, max_size=12),
+    lead=st.integers(0, 4),
+    times=st.integers(1, 4),
+    max_rows=st.sampled_from([1, 3, 20, 10_000]),
+    max_bytes=st.sampled_from([300, 5000, 1 << 40]),
+    exclude=st.sampled_from([(), ("*.t",)]),
+)
+def test_however_blocks_are_cut_and_however_old_the_structures(
+    tmp_path: Path,
+    name: str,
+    sizes: list[int],
+    lead: int,
+    times: int,
+    max_rows: int,
+    max_bytes: int,
+    exclude: tuple[str, ...],
+) -> None:
+    blocks, limits = _blocks(_log(name, tmp_path, times), sizes), _limits(max_rows, max_bytes)
+    plain = epochs(blocks, _flavor(name), tmp_path, limits, exclude=exclude)
+    assert epochs(blocks, _flavor(name), tmp_path, limits, lead=lead, exclude=exclude).epochs == plain.epochs
+
+
+@pytest.mark.parametrize("name", ["mysql", "mariadb"])
+@pytest.mark.parametrize(("unpacked", "rows"), [(60, 1 << 40), (1 << 40, 3)])
+def test_rows_that_take_too_much_memory_are_left_to_the_publisher(
+    name: str, unpacked: int, rows: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The publisher hands them out in parts; a process would have to hold them all."""
+    blocks, flavor, limits = _blocks(_log(name, tmp_path, 6), [15]), _flavor(name), _limits(7)
+    plain = epochs(blocks, flavor, tmp_path, limits)
+    unlimited = epochs(blocks, flavor, tmp_path, limits, lead=0).ahead
+    monkeypatch.setattr("producer.decode.event_decoder.PART_RECORDS", 2)
+    monkeypatch.setattr("producer.decode.group_decoder._MOST_UNPACKED", unpacked)
+    monkeypatch.setattr("producer.decode.group_decoder._MOST_ROWS", rows)
+    limited = epochs(blocks, flavor, tmp_path, limits, lead=0)
+    assert limited.epochs == plain.epochs
+    assert limited.ahead < unlimited
+
+
+def _outcome(blocks: list[RelayBlock], name: str, root: Path, lead: int | None) -> Any:
+    try:
+        return epochs(blocks, _flavor(name), root, _limits(20), lead=lead).epochs
+    except TailraceError as error:
+        return error.code
+
+
+@pytest.mark.parametrize("name", ["mysql", "mariadb", "mysql_images", "mariadb_images"])
+def test_a_damaged_log_never_comes_to_other_rows(name: str, tmp_path: Path) -> None:
+    """Events within groups changed, lost, doubled or exchanged.
+
+    A TABLE_MAP of an earlier group may be missed, which is an error.
+    """
+    refused = 0
+    for seed in range(12):
+        rng = random.Random(seed)
+        events = _log(name, tmp_path)
+        inside = [n for n, event in enumerate(events) if n and event[4] not in GTID_EVENTS]
+        i = rng.choice(inside)
+        match rng.randrange(4):
+            case 0:
+                at = rng.randrange(framing.HEADER_SIZE, len(events[i]))
+                events[i] = events[i][:at] + bytes((rng.randrange(256),)) + events[i][at + 1 :]
+            case 1:
+                del events[i]
+            case 2:
+                events.insert(i, events[i])
+            case 3:
+                j = rng.choice(inside)
+                events[i], events[j] = events[j], events[i]
+        blocks = _blocks(events, [rng.randrange(5, 60)])
+        plain, ahead = (
+            _outcome(blocks, name, tmp_path, None),
+            _outcome(blocks, name, tmp_path, rng.randrange(3)),
+        )
+        assert ahead in (plain, "TR411"), seed
+        refused += isinstance(plain, str)
+    shutil.rmtree(tmp_path)
+    assert refused > 0
