@@ -1,4 +1,4 @@
-"""``python -m bench [--copy] [--rows N]``: measure, compare, print, write a JSON file in ``bench/out``."""
+"""``python -m bench [--copy | --backlog NAME | --all] [--rows N]``: measure, compare, print, write a JSON file."""
 
 from __future__ import annotations
 
@@ -7,25 +7,30 @@ import shutil
 import signal
 import sys
 import tempfile
-from contextlib import ExitStack
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from types import FrameType
 
-from bench import drain
+from bench import debezium, drain
 from bench.backlog import Backlog, make_backlog
 from bench.copy import TURNS, measure_copy
-from bench.copy_result import CopyResult, print_copy
+from bench.copy_result import print_copy
+from bench.lag import measure_lag
 from bench.processes import run_part
-from bench.report import Result, Turn, print_table
+from bench.report import BacklogResult, Result, Turn, print_backlogs, print_table, write_merged
+from bench.shapes import SHAPES
 from compose.databases import MySQL
 from compose.kafka import Kafka
 from schemas.access.server_url import ServerUrl
-from schemas.errors import ExitCode, TailraceError
+from schemas.errors import ExitCode, StackError, TailraceError
 from tailrace.service.console import console
 from tailrace.validate import compare_servers
 
 _OUT = Path(__file__).parent / "out"
-_ROWS, _COPIED_ROWS = 600_000, 2_000_000
+_COPIED_ROWS = 2_000_000
 # The publisher and mysql-replication take turns, since a shared machine's speed may halve within seconds.
 _TURNS = 5
 talk = console(stderr=True)
@@ -33,14 +38,46 @@ talk = console(stderr=True)
 
 def main() -> int:
     """Run the benchmark; returns the exit code."""
+    parser = _parser()
+    arguments = parser.parse_args()
+    if arguments.peer and not (arguments.backlog or arguments.all):
+        parser.error("--peer goes with --backlog or --all")
+    signal.signal(signal.SIGTERM, _interrupt)
+    out = arguments.out or _OUT / ("copy.json" if arguments.copy else "latest.json")
+    if arguments.backlog or arguments.all:
+        names = list(SHAPES) if arguments.all else [arguments.backlog]
+        codes = [_run(partial(_backlog, name, arguments.rows, arguments.peer, out)) for name in names]
+    elif arguments.copy:
+        codes = [_run(partial(_copy, arguments.rows or _COPIED_ROWS, arguments.turns, out))]
+    else:
+        codes = [_run(partial(_whole, arguments.rows or SHAPES["hot"].rows, out))]
+    return max(codes)
+
+
+def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m bench", description=__doc__)
-    parser.add_argument(
+    kind = parser.add_mutually_exclusive_group()
+    kind.add_argument(
         "--copy", action="store_true", help="measure a first copy of tables instead, beside mysqldump"
     )
+    shapes = "; ".join(f"{name}: {shape.about}" for name, shape in SHAPES.items())
+    kind.add_argument(
+        "--backlog",
+        choices=SHAPES,
+        metavar="NAME",
+        help=f"measure only the whole drain of one backlog ({shapes})",
+    )
+    kind.add_argument("--all", action="store_true", help="measure the whole drain of each backlog")
+    parser.add_argument(
+        "--peer",
+        choices=["debezium"],
+        help="with --backlog and --all: measure this peer too, which takes long",
+    )
+    sizes = ", ".join(f"{name} {shape.rows:,}" for name, shape in SHAPES.items())
     parser.add_argument(
         "--rows",
         type=int,
-        help=f"row events of the backlog (default: {_ROWS}), or rows to copy ({_COPIED_ROWS})",
+        help=f"row events of the backlog (default: {sizes}), or rows to copy ({_COPIED_ROWS:,})",
     )
     parser.add_argument(
         "--turns", type=int, default=TURNS, help="how often to copy each way (default: %(default)s)"
@@ -48,28 +85,48 @@ def main() -> int:
     parser.add_argument(
         "--out", type=Path, help="the JSON file (default: latest.json or copy.json in bench/out)"
     )
-    arguments = parser.parse_args()
-    signal.signal(signal.SIGTERM, _interrupt)
+    return parser
+
+
+def _run(measure: Callable[[Path], bool]) -> int:
+    """Measure in a folder that stays only if it failed; returns the exit code."""
     directory = Path(tempfile.mkdtemp(prefix="tailrace-bench-"))
     try:
-        result: Result | CopyResult
-        if arguments.copy:
-            result = measure_copy(directory, arguments.rows or _COPIED_ROWS, arguments.turns, talk)
-        else:
-            result = measure(directory, arguments.rows or _ROWS)
+        equal = measure(directory)
     except KeyboardInterrupt:
         talk.print("interrupted; everything is stopped")
-        return 130
+        sys.exit(130)
     except TailraceError as error:
         talk.print(str(error), style="red", markup=False)
         talk.print(f"the logs are in {directory}")
         return ExitCode.FAILED
     shutil.rmtree(directory, ignore_errors=True)
-    print_copy(result, console()) if isinstance(result, CopyResult) else print_table(result, console())
-    out = arguments.out or _OUT / ("copy.json" if arguments.copy else "latest.json")
+    return ExitCode.OK if equal else ExitCode.DIVERGED
+
+
+def _copy(rows: int, turns: int, out: Path, directory: Path) -> bool:
+    result = measure_copy(directory, rows, turns, talk)
+    print_copy(result, console())
     result.write(out)
     talk.print(f"written to {out}")
-    return ExitCode.OK if result.equal else ExitCode.DIVERGED
+    return result.equal
+
+
+def _whole(rows: int, out: Path, directory: Path) -> bool:
+    result = measure(directory, rows)
+    print_table(result, console())
+    write_merged(out, result.as_dict())
+    talk.print(f"written to {out}")
+    return result.equal
+
+
+def _backlog(name: str, rows: int | None, peer: str | None, out: Path, directory: Path) -> bool:
+    result = measure_backlog(directory, name, rows or SHAPES[name].rows, peer is not None)
+    found = {name: result.as_dict()}
+    print_backlogs(found, console())
+    write_merged(out, {"backlogs": found})
+    talk.print(f"written to {out}")
+    return result.equal
 
 
 def _interrupt(number: int, frame: FrameType | None) -> None:
@@ -79,19 +136,54 @@ def _interrupt(number: int, frame: FrameType | None) -> None:
 def measure(directory: Path, rows: int) -> Result:
     """Run all measurements, one after the other, so that they do not compete for the processor."""
     result = Result()
+    with _backlog_and_kafka(directory, "hot", rows) as (backlog, kafka):
+        _measure_parts(result, directory, backlog, kafka, rows)
+        equal = _measure_consumer(result, directory, backlog, kafka)
+        result.hot = hot = _measure_whole(directory, backlog, kafka)
+        result.seconds |= {"drain": hot.drained.seconds, "replica": hot.replica}
+        result.usage |= {**hot.drained.usage, "mysql_replica": hot.replica_usage}
+        result.equal = hot.equal and equal
+        backlog.upstream.stop()
+        talk.print("lag at a steady rate")
+        kafka.start()
+        result.lag = measure_lag(directory / "lag", kafka)
+    return result
+
+
+def measure_backlog(directory: Path, name: str, rows: int, with_debezium: bool) -> BacklogResult:
+    """Measure only the whole drain of a backlog, and its peers."""
+    with _backlog_and_kafka(directory, name, rows, with_debezium) as (backlog, kafka):
+        result = _measure_whole(directory, backlog, kafka)
+        if with_debezium:
+            talk.print("peer: Debezium")
+            kafka.start()
+            target = backlog.copy(directory / "by-debezium", server_id=6)
+            try:
+                result = replace(
+                    result, debezium=debezium.drain(directory / "connect", backlog, kafka, target)
+                )
+            except StackError as error:
+                # It cannot replicate each backlog; the other figures hold.
+                talk.print(str(error), style="red", markup=False)
+            target.stop()
+        return result
+
+
+@contextmanager
+def _backlog_and_kafka(
+    directory: Path, name: str, rows: int, with_debezium: bool = False
+) -> Iterator[tuple[Backlog, Kafka]]:
     with ExitStack() as stack:
-        talk.print(f"creating a backlog of {rows:,} row events")
+        talk.print(f"creating a backlog of {rows:,} row events: {name}")
         stack.callback(_stop_servers, directory)
-        backlog = make_backlog(directory, rows)
         kafka = Kafka(directory / "kafka")
         stack.callback(kafka.stop)
         kafka.start()
-        _measure_parts(result, directory, backlog, kafka, rows)
-        equal = _measure_consumer(result, directory, backlog, kafka)
-        result.equal = _measure_drain(result, directory, backlog, kafka) and equal
-        kafka.stop()
-        _measure_peers(result, directory, backlog)
-    return result
+        more: tuple[str, ...] = ()
+        prepare = None
+        if with_debezium:
+            more, prepare = debezium.CREATE_TABLE, partial(debezium.prepare, directory / "connect", kafka)
+        yield make_backlog(directory, SHAPES[name], rows, *more, prepare=prepare), kafka
 
 
 def _measure_parts(result: Result, directory: Path, backlog: Backlog, kafka: Kafka, rows: int) -> None:
@@ -140,22 +232,20 @@ def _measure_consumer(result: Result, directory: Path, backlog: Backlog, kafka: 
     return equal
 
 
-def _measure_drain(result: Result, directory: Path, backlog: Backlog, kafka: Kafka) -> bool:
-    talk.print("whole drain")
+def _measure_whole(directory: Path, backlog: Backlog, kafka: Kafka) -> BacklogResult:
+    """Drain the backlog with both processes, and after that with a replica, for which Kafka is stopped."""
+    talk.print(f"whole drain: {backlog.binlog_bytes / 1e6:.0f} MB of binlog")
     target = backlog.copy(directory / "drain", server_id=3)
     config = drain.write_config(target.directory, backlog, kafka, target, "drain")
-    result.seconds["drain"], usages = drain.drain(config, target, kafka, backlog.gtids)
-    result.usage |= usages
+    drained = drain.drain(config, target, kafka, backlog.gtids)
     equal = _equal(backlog, target)
     target.stop()
-    return equal
-
-
-def _measure_peers(result: Result, directory: Path, backlog: Backlog) -> None:
+    kafka.stop()
     talk.print("peer: a MySQL replica")
     target = backlog.copy(directory / "replica", server_id=4)
-    result.seconds["replica"], result.usage["mysql_replica"] = drain.replica(backlog, target)
+    seconds, usage = drain.replica(backlog, target)
     target.stop()
+    return BacklogResult(drained, seconds, usage, equal)
 
 
 def _equal(backlog: Backlog, target: MySQL) -> bool:
@@ -167,9 +257,9 @@ def _equal(backlog: Backlog, target: MySQL) -> bool:
 
 
 def _stop_servers(directory: Path) -> None:
-    for folder in directory.iterdir():
-        if (folder / "pid").exists() and folder.name != "kafka":
-            MySQL(folder).kill()
+    for pid in (*directory.glob("*/pid"), *directory.glob("*/*/pid")):
+        if pid.parent.name not in ("kafka", "connect"):
+            MySQL(pid.parent).kill()
 
 
 if __name__ == "__main__":

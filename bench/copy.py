@@ -11,7 +11,7 @@ from pathlib import Path
 
 from rich.console import Console
 
-from bench import copy_lag
+from bench import copy_lag, probe
 from bench.copy_result import CopyResult, CopyTurn
 from bench.drain import PAUSE_S, Ask, kept_connection, wait_until
 from bench.meter import Meter
@@ -142,10 +142,10 @@ def _by_tailrace(
 
 def _lag(directory: Path, upstream: MySQL, kafka: Kafka, rows: int) -> copy_lag.Lag:
     """Copy the tables twice, the second time while a channel is at work on another table's changes."""
-    copy_lag.create_table(upstream)
+    upstream.execute(*probe.CREATE_TABLE)
     with ExitStack() as stack:
         target = stack.enter_context(_empty_server(directory))
-        arguments = ["--config", str(_write_config(directory, upstream, kafka, target, copy_lag.DATABASE))]
+        arguments = ["--config", str(_write_config(directory, upstream, kafka, target, probe.DATABASE))]
         stack.enter_context(measured("produce", ["tailrace", "produce", *arguments], directory))
         consume = stack.enter_context(measured("consume", ["tailrace", "consume", *arguments], directory))
 

@@ -5,16 +5,17 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, closing, contextmanager, suppress
-from datetime import datetime
+from contextlib import closing, contextmanager, suppress
+from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple, NoReturn
 
 import pymysql
 
-from bench.backlog import Backlog
+from bench.backlog import Backlog, Pair
 from bench.meter import Meter, Usage
 from bench.processes import Measured, measured
+from bench.shapes import DATABASE
 from compose.databases import MySQL
 from compose.kafka import Kafka
 from schemas.errors import StackError
@@ -26,14 +27,35 @@ PAUSE_S = 0.1
 Ask = Callable[[str], list[tuple[Any, ...]]]
 
 
-def write_config(directory: Path, backlog: Backlog, kafka: Kafka, target: MySQL, prefix: str) -> Path:
-    """Write a configuration with only addresses, so that everything else has its default."""
+class Drained(NamedTuple):
+    """What was measured of a whole drain.
+
+    Attributes:
+        rows: row events that the consumer has applied.
+        seconds: from the start of both processes until the downstream has everything.
+        start_s: from the start of both processes until the first of the consumer's transactions.
+        usage: by process.
+    """
+
+    rows: int
+    seconds: float
+    start_s: float
+    usage: dict[str, Usage]
+
+
+def write_config(directory: Path, pair: Pair, kafka: Kafka, target: MySQL, prefix: str, *others: str) -> Path:
+    """Write a configuration with only addresses, so that everything else has its default.
+
+    Args:
+        others: databases besides the one that every shape has.
+    """
+    include = ", ".join(f'"{name}.*"' for name in (DATABASE, *others))
     path = directory / "tailrace.toml"
     path.write_text(
-        f'[source]\nurl = "{backlog.upstream.url("tailrace")}?ssl-mode=disabled"\nserver-id = 7101\n'
+        f'[source]\nurl = "{pair.upstream.url("tailrace")}?ssl-mode=disabled"\nserver-id = 7101\n'
         f'start = "earliest"\n'
         f'[kafka]\nbootstrap-servers = "{kafka.bootstrap}"\nprefix = "{prefix}"\n'
-        f'[target]\nurl = "{target.url("tailrace")}?ssl-mode=disabled"\n[tables]\ninclude = ["sbtest.*"]\n'
+        f'[target]\nurl = "{target.url("tailrace")}?ssl-mode=disabled"\n[tables]\ninclude = [{include}]\n'
     )
     return path
 
@@ -45,47 +67,62 @@ def consume_alone(config: Path) -> tuple[float, float, Usage]:
     with measured("consume", arguments, config.parent) as program:
         usage = program.usage_at_end()
         whole = time.perf_counter() - begin
-        return _query_seconds(program.log), whole, usage
+        return query_seconds(program.log), whole, usage
 
 
-def _query_seconds(log: Path) -> float:
+def query_seconds(log: Path) -> float:
     """Return the seconds from the query's start to the last batch, from the consumer's log."""
-    begin = end = None
-    for line in log.read_text(errors="replace").splitlines():
-        if not line.startswith("{"):
-            continue
-        entry = json.loads(line)
-        if entry["event"] == "tracker_seeded":
-            begin = entry["timestamp"]
-        elif entry["event"] == "batch_applied":
-            end = entry["timestamp"]
-    if begin is None or end is None:
-        raise StackError(
-            "TR724", "the consumer's log does not show when it started and ended", hint=f"see {log}"
-        )
-    return (datetime.fromisoformat(end) - datetime.fromisoformat(begin)).total_seconds()
+    begins = _events(log, "applies_directly", "tracker_seeded")
+    return (_time(_batches(log)[-1]) - _time(begins[0])).total_seconds() if begins else _unclear(log)
 
 
-def drain(config: Path, target: MySQL, kafka: Kafka, gtids: str) -> tuple[float, dict[str, Usage]]:
-    """Return the seconds from the start of both processes until the downstream's position is the backlog's end."""
+def _batches(log: Path) -> list[dict[str, Any]]:
+    return _events(log, "batch_applied") or _unclear(log)
+
+
+def _events(log: Path, *names: str) -> list[dict[str, Any]]:
+    lines = log.read_text(errors="replace").splitlines()
+    entries = [json.loads(line) for line in lines if line.startswith("{")]
+    return [entry for entry in entries if entry["event"] in names]
+
+
+def _time(entry: dict[str, Any]) -> datetime:
+    return datetime.fromisoformat(entry["timestamp"])
+
+
+def _unclear(log: Path) -> NoReturn:
+    raise StackError("TR724", "the consumer's log does not show when it started and ended", hint=f"see {log}")
+
+
+def drain(config: Path, target: MySQL, kafka: Kafka, gtids: str) -> Drained:
+    """Start both processes, and stop them when the downstream's position is the backlog's end."""
     wanted = MysqlGtidSet.parse(gtids)
-    directory = config.parent
     servers = {"drain.kafka": kafka.pid, "drain.downstream": target.pid}
     meters = {name: Meter(pid) for name, pid in servers.items() if pid}
-    with ExitStack() as stack:
-        begin = time.perf_counter()
-        arguments = ["--config", str(config)]
-        produce = stack.enter_context(
-            measured("drain.produce", ["tailrace", "produce", *arguments], directory)
-        )
-        consume = stack.enter_context(
-            measured("drain.consume", ["tailrace", "consume", *arguments], directory)
-        )
+    start, begin = datetime.now(UTC), time.perf_counter()
+    with both(config) as (produce, consume):
         with kept_connection(target) as ask:
             wait_until(lambda: _applied(ask).contains(wanted), PAUSE_S, produce, consume)
         seconds = time.perf_counter() - begin
-        usages = {each.name: each.usage_at_end(stop=True) for each in (produce, consume)}
-    return seconds, usages | {name: meter.stop() for name, meter in meters.items()}
+        usage = {each.name: each.usage_at_end(stop=True) for each in (produce, consume)}
+    batches = _batches(consume.log)
+    return Drained(
+        sum(batch["rows"] for batch in batches),
+        seconds,
+        (_time(batches[0]) - start).total_seconds(),
+        usage | {name: meter.stop() for name, meter in meters.items()},
+    )
+
+
+@contextmanager
+def both(config: Path) -> Iterator[tuple[Measured, Measured]]:
+    """Run the producer and the consumer, which start at the same time."""
+    arguments = ["--config", str(config)]
+    with (
+        measured("drain.produce", ["tailrace", "produce", *arguments], config.parent) as produce,
+        measured("drain.consume", ["tailrace", "consume", *arguments], config.parent) as consume,
+    ):
+        yield produce, consume
 
 
 def _applied(ask: Ask) -> MysqlGtidSet:

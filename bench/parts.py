@@ -54,7 +54,10 @@ def mirror(settings: Settings) -> dict[str, float]:
 
 
 def publish(settings: Settings) -> dict[str, Any]:
-    """Publish relay files to Kafka; with ``sample`` also measure the stages, which slows it down a little."""
+    """Publish relay files to Kafka; with ``sample`` also measure the stages, which slows it down a little.
+
+    With ``workers`` so many processes decode ahead.
+    """
     from bench.meter import peak_rss_mb
     from producer.decode.decode_rules import DecodeRules
     from producer.epochs.open_epoch import EpochLimits
@@ -75,7 +78,8 @@ def publish(settings: Settings) -> dict[str, Any]:
     root = Path(settings["relay_dir"])
     log = EpochLog(settings["kafka"], settings["prefix"], Kafka().partitions)
     relay = RelayWriter.open(root)
-    publisher = Publisher(log, root, relay.tail, DecodeRules("mysql", TableFilter(), EpochLimits()))
+    rules = DecodeRules("mysql", TableFilter(), EpochLimits())
+    publisher = Publisher(log, root, relay.tail, rules, workers=settings.get("workers", 0))
     where = Where()
     begin = time.perf_counter()
     with where if settings.get("sample") else nullcontext():

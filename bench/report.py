@@ -10,6 +10,8 @@ from typing import Any, NamedTuple
 from rich.console import Console
 from rich.table import Table
 
+from bench.drain import Drained
+from bench.lag import SteadyLag
 from bench.meter import Usage
 
 
@@ -18,6 +20,37 @@ class Turn(NamedTuple):
 
     publish: float
     decode: float
+
+
+@dataclass(frozen=True)
+class BacklogResult:
+    """A whole drain of one backlog, and the seconds of a MySQL replica for the same.
+
+    Attributes:
+        equal: whether the downstream had the upstream's rows after the drain.
+        debezium: Debezium's seconds for the same, if it was measured.
+    """
+
+    drained: Drained
+    replica: float
+    replica_usage: Usage
+    equal: bool
+    debezium: float | None = None
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return an entry of ``backlogs``; CPU is that of both processes, memory that of the consumer."""
+        produce, consume = (self.drained.usage[f"drain.{name}"] for name in ("produce", "consume"))
+        return {
+            "rows": self.drained.rows,
+            "drain_rows_per_s": round(self.drained.rows / self.drained.seconds, 1),
+            "replica_rows_per_s": round(self.drained.rows / self.replica, 1),
+            "ratio": round(self.replica / self.drained.seconds, 2),
+            "start_s": round(self.drained.start_s, 2),
+            "cpu_seconds": round(produce.cpu_seconds + consume.cpu_seconds, 1),
+            "peak_rss_mb": consume.peak_rss_mb,
+            "equal": self.equal,
+            **({"debezium_rows_per_s": round(self.drained.rows / self.debezium, 1)} if self.debezium else {}),
+        }
 
 
 @dataclass
@@ -34,6 +67,8 @@ class Result:
     publisher_peak_mb: dict[str, float] = field(default_factory=dict)
     where: dict[str, float] = field(default_factory=dict)
     equal: bool = False
+    hot: BacklogResult | None = None
+    lag: SteadyLag | None = None
 
     def rate(self, name: str) -> float:
         """Return rows per second."""
@@ -67,11 +102,40 @@ class Result:
             "publisher_peak_rss_mb": self.publisher_peak_mb,
             "publisher_time_percent": self.where,
             "equal": self.equal,
+            "backlogs": {"hot": self.hot.as_dict()} if self.hot else {},
+            "lag": self.lag and self.lag._asdict(),
         }
 
-    def write(self, path: Path) -> None:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(json.dumps(self.as_dict(), indent=2) + "\n")
+
+def write_merged(path: Path, found: dict[str, Any]) -> None:
+    """Write figures into a JSON file. What the file has besides them stays, other backlogs too."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    before = json.loads(path.read_text()) if path.exists() else {}
+    backlogs = {**before.get("backlogs", {}), **found["backlogs"]}
+    path.write_text(json.dumps({**before, **found, "backlogs": backlogs}, indent=2) + "\n")
+
+
+def print_backlogs(backlogs: dict[str, dict[str, Any]], console: Console) -> None:
+    """Print entries of ``backlogs``."""
+    table = Table(title="whole drains, beside a MySQL replica with default settings", title_justify="left")
+    for heading in ("", "rows", "rows/s", "replica's", "ratio", "start s", "CPU s", "peak MB", ""):
+        table.add_column(heading, justify="right" if heading else "left")
+    for name, entry in backlogs.items():
+        table.add_row(
+            name,
+            f"{entry['rows']:,}",
+            f"{entry['drain_rows_per_s']:,.0f}",
+            f"{entry['replica_rows_per_s']:,.0f}",
+            f"{entry['ratio']:.2f}",
+            f"{entry['start_s']:.1f}",
+            f"{entry['cpu_seconds']:.1f}",
+            f"{entry['peak_rss_mb']:,.0f}",
+            "equal" if entry["equal"] else "[red]DIFFERS[/]",
+        )
+    console.print(table)
+    for name, entry in backlogs.items():
+        if "debezium_rows_per_s" in entry:
+            console.print(f"{name}: Debezium {entry['debezium_rows_per_s']:,.0f} rows/s")
 
 
 _LINES = (
@@ -115,6 +179,11 @@ def print_table(result: Result, console: Console) -> None:
         f"publisher {result.ratio('publish', 'decode')} times mysql-replication's decoding, "
         f"drain {result.ratio('drain', 'replica')} times the replica"
     )
+    if result.lag is not None:
+        lag = result.lag
+        console.print(
+            f"a row arrives after {lag.p50_s} s (median), {lag.p99_s} s (99 %) at {lag.rows_per_s:,.0f} rows/s"
+        )
     console.print(
         "downstream equals upstream" if result.equal else "[red]downstream DIFFERS from upstream[/]"
     )
