@@ -6,7 +6,7 @@ Two more readers are in ``spark_consumer.epochs.fetch`` and ``tailrace.reader.lo
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaException, TopicPartition
@@ -15,6 +15,7 @@ from schemas.access.kafka_security import KafkaSecurity, Refusal
 
 #: offset, key and value
 Record = tuple[int, bytes | None, bytes | None]
+_LOOK = 5.0  # seconds without a record after which Kafka is asked whether it is there
 _NO_LEADER_YET = {
     KafkaError.UNKNOWN_TOPIC_OR_PART,
     KafkaError._UNKNOWN_PARTITION,
@@ -50,6 +51,7 @@ class CommittedTopic:
         settings: ``reader_settings``.
         patience: seconds without an answer after which it raises Silent, or KafkaException.
         await_leader: seconds for which a topic that was just created may have no leader.
+        fetch_wait: seconds for which the broker may wait for more records.
     """
 
     def __init__(
@@ -59,15 +61,15 @@ class CommittedTopic:
         refusal: Refusal,
         patience: float,
         await_leader: float = 0.0,
+        fetch_wait: float = 0.01,
     ) -> None:
         self._settings, self._topic, self._refusal = settings, topic, refusal
-        self._patience, self._await_leader = patience, await_leader
+        self._patience, self._await_leader, self._fetch_wait = patience, await_leader, fetch_wait
         self._consumer: Any = None
 
     def __enter__(self) -> CommittedTopic:
         self._refusal.forget()
-        # What is there is there already; the broker must not wait for more.
-        own = {"enable.partition.eof": True, "fetch.wait.max.ms": 10}
+        own = {"enable.partition.eof": True, "fetch.wait.max.ms": round(self._fetch_wait * 1000)}
         self._consumer = Consumer({**self._settings, **own})
         return self
 
@@ -104,6 +106,37 @@ class CommittedTopic:
             lambda: self._consumer.poll(0),
         )
         return list(found.topics[self._topic].partitions)
+
+    def follow(self, start: int) -> Callable[[int, float], list[Record]]:
+        """Return a function for the records of partition 0 from ``start`` on, as they are committed.
+
+        Each call returns the next ones, at most so many, and waits so many seconds for the first. It raises as
+        ``bounds`` does, if Kafka does not answer for a while.
+        """
+        self._consumer.assign([TopicPartition(self._topic, 0, start)])
+        look = time.monotonic() + _LOOK
+
+        def read(most: int, seconds: float) -> list[Record]:
+            nonlocal look
+            first = self._consumer.poll(seconds)
+            if first is None:
+                if refusal := self._refusal.error:
+                    raise refusal
+                if time.monotonic() > look:
+                    self.bounds()
+                    look = time.monotonic() + _LOOK
+                return []
+            look = time.monotonic() + _LOOK
+            found: list[Record] = []
+            for message in (first, *self._consumer.consume(most - 1, 0)):
+                if error := message.error():
+                    if error.code() != KafkaError._PARTITION_EOF:
+                        raise KafkaException(error)
+                else:
+                    found.append((message.offset(), message.key(), message.value()))
+            return found
+
+        return read
 
     def records(self, start: int | None = None) -> Iterator[Record]:
         """Yield the records of partition 0 from ``start`` (default: the first kept) to the present end.

@@ -9,6 +9,7 @@ replaced can still write, nor a task that was given up.
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -74,7 +75,7 @@ def write_slice(config: ConsumerConfig, token: int, prepared: PreparedCopy) -> P
 def write_run(context: CopyContext, run: Slice, results: Sequence[Result]) -> Iterator[Result]:
     """Write the rows of a run of epochs in a transaction of its own."""
     copied = assemble_copy(run, context.plan, results)
-    key = WorkerKey(context.target, context.channel, 0)
+    key = WorkerKey(context.target, context.channel, -threading.get_ident())
     with_session(key, context.retry_time, partial(_write, context, copied))
     reached("copied.after_share")
     yield Written(len(copied), sum(one.insert.rows for one in copied))

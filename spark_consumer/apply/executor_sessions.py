@@ -19,7 +19,11 @@ from spark_consumer.target.session import Session, Unreachable, connect
 
 
 class WorkerKey(NamedTuple):
-    """Whose connection it is; number 0 writes rows of copies, the others are the workers of slices in parts."""
+    """Whose connection it is.
+
+    Attributes:
+        number: the worker of slices in parts, from 1; for rows of copies the thread's, as a negative number.
+    """
 
     target: ServerUrl
     channel: ChannelKey

@@ -9,6 +9,7 @@ each through Arrow and a socket, at twice the CPU of everything else that an exe
 from __future__ import annotations
 
 import time
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -42,8 +43,17 @@ _PASSING = frozenset(
         KafkaError.KAFKA_STORAGE_ERROR,
     }
 )
-#: this process's consumers; it runs one task at a time
-_consumers: dict[TopicReader, tuple[Any, Refusal]] = {}
+
+
+class _Connection(NamedTuple):
+    reader: TopicReader
+    consumer: Any
+    refusal: Refusal
+
+
+# Not in a thread-local variable: after a fork Python frees those of other threads, and librdkafka's objects cannot be
+# freed in a process without librdkafka's threads.
+_idle: list[_Connection] = []
 
 
 class RangeReadError(Exception):
@@ -119,39 +129,46 @@ class TopicReader:
             InvalidRow: a record in the range is not a row.
             LogError: TR508, Kafka refuses the login.
         """
-        consumer, refusal = _consumers.get(self) or self._connect()
+        connection = self._connection()
+        try:
+            return self._read(connection, offset_range, subset, offsets)
+        finally:
+            # Records after the range must not be fetched.
+            connection.consumer.unassign()
+            _idle.append(connection)
+
+    def _read(
+        self, connection: _Connection, offset_range: OffsetRange, subset: KeySubset, offsets: list[int] | None
+    ) -> tuple[list[bytes], list[bytes]]:
+        _, consumer, refusal = connection
         refusal.forget()
         consumer.assign([TopicPartition(self.topic, offset_range.partition, offset_range.start)])
         keys: list[bytes] = []
         values: list[bytes] = []
         joiner = Joiner()
-        try:
-            at, last = offset_range.start, offset_range.end - 1
-            deadline = time.monotonic() + self.timeout
-            look = time.monotonic() + _LOOK
-            while at <= last:
-                messages = consumer.consume(min(_BATCH, offset_range.end - at), _WAIT)
-                before = at
-                try:
-                    at = self._keep_rows(messages, offset_range, subset, keys, values, offsets, joiner, at)
-                except InvalidRow:
-                    raise
-                except RangeReadError:
-                    self.check_end(offset_range)
-                    raise
-                if at > before:
-                    deadline = time.monotonic() + self.timeout
-                    look = time.monotonic() + _LOOK
-                elif refused := refusal.error:
-                    raise refused
-                elif time.monotonic() > deadline:
-                    raise NoResponse(f"{self._place(offset_range)}: no data for {self.timeout:.0f} s")
-                elif time.monotonic() > look:
-                    self.check_end(offset_range)
-                    look = deadline
-        finally:
-            # Records after the range must not be fetched.
-            consumer.unassign()
+        at, last = offset_range.start, offset_range.end - 1
+        deadline = time.monotonic() + self.timeout
+        look = time.monotonic() + _LOOK
+        while at <= last:
+            messages = consumer.consume(min(_BATCH, offset_range.end - at), _WAIT)
+            before = at
+            try:
+                at = self._keep_rows(messages, offset_range, subset, keys, values, offsets, joiner, at)
+            except InvalidRow:
+                raise
+            except RangeReadError:
+                self.check_end(offset_range)
+                raise
+            if at > before:
+                deadline = time.monotonic() + self.timeout
+                look = time.monotonic() + _LOOK
+            elif refused := refusal.error:
+                raise refused
+            elif time.monotonic() > deadline:
+                raise NoResponse(f"{self._place(offset_range)}: no data for {self.timeout:.0f} s")
+            elif time.monotonic() > look:
+                self.check_end(offset_range)
+                look = deadline
         if joiner.incomplete:
             raise InvalidRow(f"{self._place(offset_range)}: the last row is incomplete")
         return keys, values
@@ -224,7 +241,12 @@ class TopicReader:
     def _place(self, offset_range: OffsetRange) -> str:
         return f"{self.topic}, partition {offset_range.partition}, offsets {offset_range.start} to {offset_range.end}"
 
-    def _connect(self) -> tuple[Any, Refusal]:
+    def _connection(self) -> _Connection:
+        """Return one that no other thread uses; those of other topics or settings are given up."""
+        with suppress(IndexError):
+            while True:
+                if (found := _idle.pop()).reader == self:
+                    return found
         refusal = Refusal(self.bootstrap_servers)
         consumer = Consumer(
             {
@@ -237,9 +259,7 @@ class TopicReader:
                 "fetch.wait.max.ms": 10,
             }
         )
-        _consumers.clear()
-        _consumers[self] = consumer, refusal
-        return consumer, refusal
+        return _Connection(self, consumer, refusal)
 
     def _settings(self, refusal: Refusal) -> dict[str, Any]:
         return reader_settings(self.bootstrap_servers, self.security, refusal, self.group)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
 from typing import Any
@@ -17,6 +17,8 @@ from spark_consumer.epochs.slices import LoggedEpoch
 from spark_consumer.rules.config import LogAddress
 
 _TIMEOUT = 30.0
+# For what is there already the broker must not wait; while following it answers as soon as there is a record.
+_NO_WAIT, _FETCH_WAIT = 0.01, 0.2  # seconds
 
 
 class LogReader:
@@ -58,6 +60,12 @@ class LogReader:
         topic = self._log.epochs_topic
         for offset, epoch in epochs_of(self._records(topic, start), topic):
             yield LoggedEpoch(epoch, offset)
+
+    @contextmanager
+    def following(self, start: int) -> Iterator[Callable[[int, float], list[Record]]]:
+        """Yield a function for the epochs topic's records from an offset on (``CommittedTopic.follow``)."""
+        with self._reading(self._log.epochs_topic, _FETCH_WAIT) as epochs:
+            yield epochs.follow(start)
 
     def epochs_after(self, offset: int) -> Iterator[LoggedEpoch]:
         """Yield the epochs after the one at ``offset`` that the topic still has."""
@@ -101,9 +109,11 @@ class LogReader:
             yield from found.records(start)
 
     @contextmanager
-    def _reading(self, topic: str) -> Iterator[CommittedTopic]:
+    def _reading(self, topic: str, fetch_wait: float = _NO_WAIT) -> Iterator[CommittedTopic]:
         try:
-            with CommittedTopic(self._settings, topic, self._refusal, _TIMEOUT) as found:
+            with CommittedTopic(
+                self._settings, topic, self._refusal, _TIMEOUT, fetch_wait=fetch_wait
+            ) as found:
                 yield found
         except KafkaException as error:
             raise _unreadable(topic, error.args[0]) from error

@@ -1,8 +1,8 @@
-"""The stream of epochs, and the schema tracker: Spark state, keyed by table, with every structure of the log.
+"""The stream of epochs, and the schema tracker: Spark state with every structure of the log.
 
-Each record of the epochs topic becomes inputs of the tracker. For each micro-batch it outputs the epochs and every
-structure that their rows were written with. The executors' renderers are made from this output, never from the epoch
-records, so a table whose structure is not in the state cannot be written.
+For each micro-batch the tracker outputs the epochs and every structure that their rows were written with. The
+executors' renderers are made from this output, never from the epoch records, so a table whose structure is not in the
+state cannot be written.
 """
 
 from __future__ import annotations
@@ -10,76 +10,72 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import partial
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
-import pyarrow as pa
 from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql.streaming import StatefulProcessor, StatefulProcessorHandle
 
+from schemas.access.topic import Record
 from schemas.errors import NOTHING_APPLIED, LogError, Where
 from schemas.structure import TableStructure
-from schemas.wire.epoch import EPOCH_KEY, EpochCommitted
-from schemas.wire.log_records import FOREIGN, At, read_epoch, structure_of
-from spark_consumer.epochs.arrow import record_batch
+from schemas.wire.epoch import EpochCommitted
+from schemas.wire.log_records import FOREIGN, At, LoggedVersion, read_epoch, structure_of
 from spark_consumer.epochs.slices import LoggedEpoch
 from spark_consumer.rules.config import ConsumerConfig
 
-#: the tracker key of rows that pass through unchanged; no table has an empty name
-PASS = ""
-# The kinds of rows: an epoch; a structure; a structure in use; a structure that the tracker does not have; an invalid
-# record.
-EPOCH, STRUCTURE, TOUCH, UNKNOWN, BROKEN = range(5)
+# The kinds of rows: an epoch; a structure that is in use; one that the tracker does not have; an invalid record.
+EPOCH, STRUCTURE, UNKNOWN, BROKEN = range(4)
 #: the version of the state's format and meaning; a state of another version is rebuilt from the schemas topic
-STATE_VERSION = 3
-
-ROWS = pa.schema(
-    [
-        ("table_name", pa.string()),
-        ("epoch", pa.int64()),
-        ("kind", pa.int32()),
-        ("log_offset", pa.int64()),
-        ("fingerprint", pa.string()),
-        ("text", pa.string()),
-        ("hint", pa.string()),
-        ("record", pa.binary()),
-    ]
-)
-#: the tracker's inputs and its outputs
-ROWS_DDL = (
-    "table_name string, epoch bigint, kind int, log_offset bigint,"
-    " fingerprint string, text string, hint string, record binary"
-)
+STATE_VERSION = 4
 #: columns of the initial state's rows
-SEED_DDL = "table_name string, epoch bigint, fingerprint string, text string"
+SEED_DDL = "partition int, table_name string, epoch bigint, fingerprint string, text string"
+_ROWS_DDL = (
+    "kind int, epoch bigint, log_offset bigint, table_name string, fingerprint string, text string, hint string,"
+    " record binary"
+)
+_PARTITION = 0
 
 
 class TrackerRow(NamedTuple):
-    """One input or output of the tracker.
+    """One output of the tracker.
 
     Attributes:
-        table_name: ``database.table``, or ``PASS``.
-        epoch: the epoch's number, -1 for BROKEN if it is not known; for an output STRUCTURE the one that introduced it.
-        kind: for inputs EPOCH, STRUCTURE or TOUCH, which is also the order within one epoch, or BROKEN; for outputs
-            EPOCH, STRUCTURE, UNKNOWN or BROKEN.
-        fingerprint: set for STRUCTURE, TOUCH and UNKNOWN.
+        epoch: the epoch's number, -1 for BROKEN if it is not known; for STRUCTURE the one that introduced it.
+        table_name: ``database.table``; set for STRUCTURE and UNKNOWN, as is ``fingerprint``.
         text: the structure's JSON, or the reason why the record is invalid.
         hint: what to do about an invalid record.
         record: the record's bytes, for EPOCH.
     """
 
-    table_name: str
-    epoch: int
     kind: int
+    epoch: int
     log_offset: int
+    table_name: str | None = None
     fingerprint: str | None = None
     text: str | None = None
     hint: str | None = None
     record: bytes | None = None
 
 
+class Versions(Protocol):
+    """The structures by table and fingerprint, each with the epoch that introduced it; ``MapState`` is one."""
+
+    def getValue(self, key: Any) -> Any:
+        """Return epoch and structure; None if there is none."""
+
+    def updateValue(self, key: Any, value: Any) -> None:
+        """Set epoch and structure."""
+
+
+class MemoryVersions(dict[tuple[str, str], tuple[int, str]]):
+    """Structures in this process's memory."""
+
+    getValue = dict.get
+    updateValue = dict.__setitem__
+
+
 def open_stream(spark: SparkSession, config: ConsumerConfig, start_offset: int, max_epochs: int) -> DataFrame:
-    """Return the tracker's inputs as a stream from ``start_offset`` of the epochs topic."""
+    """Return the records of the epochs topic as a stream from ``start_offset``."""
     topic = config.epochs_topic
     source = (
         spark.readStream.format("kafka")
@@ -89,122 +85,108 @@ def open_stream(spark: SparkSession, config: ConsumerConfig, start_offset: int, 
         # An offset range that ends with a transaction marker would wait this long for a record after it.
         .option("kafka.fetch.max.wait.ms", "10")
         .option("failOnDataLoss", "true")
-        .option("assign", json.dumps({topic: [0]}))
-        .option("startingOffsets", json.dumps({topic: {"0": start_offset}}))
+        .option("assign", json.dumps({topic: [_PARTITION]}))
+        .option("startingOffsets", json.dumps({topic: {str(_PARTITION): start_offset}}))
         .option("maxOffsetsPerTrigger", str(max_epochs))
     )
     if config.max_batch_delay and not config.until_caught_up:
         source = source.option("minOffsetsPerTrigger", str(max_epochs)).option(
             "maxTriggerDelay", f"{round(config.max_batch_delay * 1000)}ms"
         )
-    source = source.load()
-    return source.select("key", "value", "offset").mapInArrow(partial(tracker_batches, topic), ROWS_DDL)
+    return source.load().select("key", "value", "offset", "partition")
 
 
-def tracker_batches(topic: str, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Apply ``tracker_inputs`` to Arrow batches with the columns key, value and offset."""
-    for batch in batches:
-        records = zip(*(column.to_pylist() for column in batch.columns), strict=True)
-        inputs = [one for key, value, offset in records for one in tracker_inputs(value, offset, topic, key)]
-        yield record_batch(inputs, ROWS)
+def track(records: DataFrame, seed: DataFrame, topic: str) -> DataFrame:
+    """Run the tracker over a stream of records; ``seed`` becomes the state of a new checkpoint.
 
-
-def tracker_inputs(
-    value: bytes | None, offset: int, topic: str = "", key: bytes | None = EPOCH_KEY
-) -> list[TrackerRow]:
-    """Return the tracker's inputs for one record of the epochs topic."""
-    at = At(topic, offset)
-    try:
-        epoch = read_epoch(value, at, key)
-        for version in epoch.structures:
-            structure_of(version, at)
-        return list(_inputs(epoch, value or b"", offset))
-    except LogError as error:
-        number = -1 if error.where.epoch is None else error.where.epoch
-        return [TrackerRow(PASS, number, BROKEN, offset, text=error.message, hint=error.hint)]
-
-
-def _inputs(epoch: EpochCommitted, value: bytes, offset: int) -> Iterator[TrackerRow]:
-    yield TrackerRow(PASS, epoch.epoch, EPOCH, offset, record=value)
-    for version in epoch.structures:
-        name = f"{version.db}.{version.table}"
-        yield TrackerRow(name, epoch.epoch, STRUCTURE, offset, version.fingerprint, version.structure)
-    for touched in epoch.tables:
-        yield TrackerRow(f"{touched.db}.{touched.table}", epoch.epoch, TOUCH, offset, touched.fingerprint)
-
-
-def track(inputs: DataFrame, seed: DataFrame) -> DataFrame:
-    """Run the tracker over a stream of inputs; ``seed`` becomes the state of a new checkpoint."""
-    return inputs.groupBy("table_name").transformWithState(
-        statefulProcessor=SchemaTracker(),
-        outputStructType=ROWS_DDL,
-        outputMode="Append",
-        timeMode="None",
-        initialState=seed.groupBy("table_name"),
+    Both are one Spark partition, as the topic is, so that nothing is shuffled and a micro-batch is one task.
+    """
+    return (
+        records.coalesce(1)
+        .groupBy("partition")
+        .transformWithState(
+            statefulProcessor=SchemaTracker(topic),
+            outputStructType=_ROWS_DDL,
+            outputMode="Append",
+            timeMode="None",
+            initialState=seed.coalesce(1).groupBy("partition"),
+        )
     )
 
 
+def seed_rows(versions: Iterable[LoggedVersion]) -> list[tuple[int, str, int, str, str]]:
+    """Return the initial state with these structures."""
+    return [(_PARTITION, f"{v.db}.{v.table}", v.epoch, v.fingerprint, v.structure) for v in versions]
+
+
 class SchemaTracker(StatefulProcessor):  # type: ignore[misc]
-    """The state of one table: its structures by fingerprint, each with the epoch that introduced it."""
+    """The schema tracker as Spark's stateful processor; its key is the topic's partition."""
+
+    def __init__(self, topic: str) -> None:
+        self._topic = topic
 
     def init(self, handle: StatefulProcessorHandle) -> None:
         self._versions = handle.getMapState(
-            "versions", "fingerprint string", "epoch bigint, structure string"
+            "versions", "table_name string, fingerprint string", "epoch bigint, structure string"
         )
 
     def handleInputRows(self, key: Any, rows: Iterator[Row], timerValues: Any) -> Iterator[Row]:
-        """Process the rows of one table in one micro-batch, in any order."""
-        del timerValues
-        if key[0] == PASS:
-            for row in rows:
-                yield _output(
-                    PASS,
-                    row.epoch,
-                    row.kind,
-                    row.log_offset,
-                    text=row.text,
-                    hint=row.hint,
-                    record=row.record,
-                )
-            return
-        yield from self._answers(key[0], sorted(rows, key=lambda row: (row.epoch, row.kind)))
+        """Process the records of one micro-batch, in any order."""
+        del key, timerValues
+        records = sorted((row.offset, row.key, row.value) for row in rows)
+        for row in tracked(self._versions, records, self._topic):
+            yield Row(**row._asdict())
 
     def handleInitialState(self, key: Any, initialState: Row, timerValues: Any) -> None:
         """Process one structure from the schemas topic, in any order."""
         del key, timerValues
-        self._learn(initialState.epoch, initialState.fingerprint, initialState.text)
+        one = initialState
+        learn(self._versions, one.table_name, one.fingerprint, one.epoch, one.text)
 
     def close(self) -> None:
         """Nothing is held open."""
 
-    def _answers(self, table: str, rows: Iterable[Row]) -> Iterator[Row]:
-        answered: set[str] = set()
-        for row in rows:
-            if row.kind == STRUCTURE:
-                if not self._learn(row.epoch, row.fingerprint, row.text):
-                    what = f"two structures of {table} have the fingerprint {row.fingerprint}"
-                    yield _output(table, row.epoch, BROKEN, row.log_offset, text=what, hint=FOREIGN)
-            elif row.kind == TOUCH and row.fingerprint not in answered:
-                answered.add(row.fingerprint)
-                yield self._answer(table, row)
 
-    def _learn(self, epoch: int, fingerprint: str, structure: str) -> bool:
-        """Returns False if the fingerprint already names a different structure (possible only with registry ids)."""
-        version = self._versions.getValue((fingerprint,))
-        if version is not None and version[1] != structure:
-            return False
-        self._versions.updateValue((fingerprint,), (epoch, structure))
-        return True
-
-    def _answer(self, table: str, row: Row) -> Row:
-        version = self._versions.getValue((row.fingerprint,))
-        if version is not None and version[0] <= row.epoch:
-            return _output(table, version[0], STRUCTURE, row.log_offset, row.fingerprint, version[1])
-        return _output(table, row.epoch, UNKNOWN, row.log_offset, row.fingerprint)
+def learn(versions: Versions, table: str, fingerprint: str, epoch: int, structure: str) -> bool:
+    """Add a structure. Returns False if the fingerprint already names another one (possible only with registry ids)."""
+    found = versions.getValue((table, fingerprint))
+    if found is not None and found[1] != structure:
+        return False
+    versions.updateValue((table, fingerprint), (epoch, structure))
+    return True
 
 
-def _output(*fields: Any, **more: Any) -> Row:
-    return Row(**TrackerRow(*fields, **more)._asdict())
+def tracked(versions: Versions, records: Iterable[Record], topic: str) -> Iterator[TrackerRow]:
+    """Yield the tracker's output for records of the epochs topic, which are in the log's order."""
+    answered: set[tuple[str, str]] = set()
+    for offset, key, value in records:
+        at = At(topic, offset)
+        try:
+            epoch = read_epoch(
+                None if value is None else bytes(value), at, None if key is None else bytes(key)
+            )
+            for version in epoch.structures:
+                structure_of(version, at)
+        except LogError as error:
+            number = -1 if error.where.epoch is None else error.where.epoch
+            yield TrackerRow(BROKEN, number, offset, text=error.message, hint=error.hint)
+            continue
+        yield TrackerRow(EPOCH, epoch.epoch, offset, record=value)
+        for version in epoch.structures:
+            table = f"{version.db}.{version.table}"
+            if not learn(versions, table, version.fingerprint, epoch.epoch, version.structure):
+                what = f"two structures of {table} have the fingerprint {version.fingerprint}"
+                yield TrackerRow(BROKEN, epoch.epoch, offset, table, text=what, hint=FOREIGN)
+        for touched in epoch.tables:
+            named = f"{touched.db}.{touched.table}", touched.fingerprint
+            if named in answered:
+                continue
+            found = versions.getValue(named)
+            if found is not None and found[0] <= epoch.epoch:
+                answered.add(named)
+                yield TrackerRow(STRUCTURE, found[0], offset, *named, found[1])
+            else:
+                yield TrackerRow(UNKNOWN, epoch.epoch, offset, *named)
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,7 @@
-"""Runs one micro-batch: divides its epochs into slices, and reads each slice while the one before it commits."""
+"""Applies epochs: divides them into slices, and reads each slice while the one before it commits.
+
+The epochs are those of one of Spark's micro-batches, or those that this process reads itself (``direct.py``).
+"""
 
 from __future__ import annotations
 
@@ -6,6 +9,7 @@ import threading
 import time
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
 from typing import Any
 
 import structlog
@@ -35,11 +39,11 @@ COPIED_TIMES = 4
 
 
 class StopQuery(Exception):
-    """Raised into Spark to end the query: the run was stopped or its stop condition is reached."""
+    """Raised to end a batch: the run was stopped, its stop condition is reached, or Spark's batch has the turn."""
 
 
 class BatchRunner:
-    """The function of ``foreachBatch``, with what it needs. Its error is stored in ``failure``."""
+    """Applies batches, in one thread at a time. Its error is stored in ``failure``."""
 
     def __init__(
         self,
@@ -62,7 +66,20 @@ class BatchRunner:
         self.failed_in_tracker = False
         #: the last micro-batch that was applied completely, -1 before the first
         self.finished = -1
-        self.busy = False
+        # Threads inside a batch: one applies, and Spark's may wait for its turn.
+        self._inside: set[int] = set()
+        self._turn = threading.Lock()
+        #: set while Spark's batch waits for its turn: then the other thread does not continue with its next slice
+        self.give_way = threading.Event()
+
+    @property
+    def position(self) -> Position:
+        return self._sink.position
+
+    @property
+    def busy(self) -> bool:
+        """Whether a batch is being applied, or about to be."""
+        return bool(self._inside)
 
     @property
     def ended(self) -> bool:
@@ -82,33 +99,58 @@ class BatchRunner:
         self._ahead.shutdown(wait=True, cancel_futures=True)
 
     def __call__(self, frame: DataFrame, batch_id: int) -> None:
-        self.busy = True
-        try:
+        """Apply one of Spark's micro-batches."""
+        with self._noting_failure():
             # If a stop was requested before `busy` was set, this batch's jobs are cancelled.
             if self.ended:
                 raise StopQuery
-            self._run(self._read(frame))
+            with self._reading():
+                output = TrackerOutput.of(frame.collect())
+            position = self._sink.position.epochs_offset
+            # A record that is no epoch has to be refused too.
+            if output.broken or any(one.offset > position for one in output.epochs):
+                self.give_way.set()
+                with self._turn:
+                    self.give_way.clear()
+                    # The other thread may have ended the run.
+                    if self.ended:
+                        raise StopQuery
+                    with self._reading():
+                        output.refuse_unknown(self._sink.position.epoch)
+                    self._run(output, self._config.max_batch_rows)
             reached("batch.before_return")
             self.finished = batch_id
+
+    def apply(self, output: TrackerOutput, max_rows: int) -> None:
+        """Apply epochs without Spark, in slices of at most ``max_rows`` rows. Raises as a micro-batch does."""
+        with self._noting_failure(), self._turn:
+            output.refuse_unknown(self._sink.position.epoch)
+            self._run(output, max_rows)
+
+    @contextmanager
+    def _reading(self) -> Iterator[None]:
+        try:
+            yield
+        except BaseException:
+            # Another thread's failure is not the tracker's.
+            self.failed_in_tracker = self.failure is None
+            raise
+
+    @contextmanager
+    def _noting_failure(self) -> Iterator[None]:
+        self._inside.add(threading.get_ident())
+        try:
+            yield
         except StopQuery:
             raise
         except BaseException as error:
             self.failure = self.failure or error
             raise
         finally:
-            self.busy = False
+            self._inside.discard(threading.get_ident())
 
-    def _read(self, frame: DataFrame) -> TrackerOutput:
-        """Return the stream's epochs with the tracker's structures."""
-        position = self._sink.position
-        self.failed_in_tracker = True
-        output = TrackerOutput.of(frame.collect())
-        output.refuse_unknown(position.epoch)
-        self.failed_in_tracker = False
-        output.refuse_broken(position.epochs_offset)
-        return output
-
-    def _run(self, output: TrackerOutput) -> None:
+    def _run(self, output: TrackerOutput, max_rows: int) -> None:
+        output.refuse_broken(self._sink.position.epochs_offset)
         position, found = self._sink.position, output.epochs
         others = [one.record.log_id for one in found if position.log_id not in (None, one.record.log_id)]
         if others:
@@ -123,7 +165,7 @@ class BatchRunner:
         self._check_names(fresh)
         fresh = as_channel_sees(fresh, is_new=position.is_new)
         self._stop_condition = self._stop_condition.found(position, fresh, self._transactions_of)
-        limits = self._config.max_batch_rows, self._config.max_batch_bytes
+        limits = max_rows, self._config.max_batch_bytes
         copied = 1 if self._config.files is not None else COPIED_TIMES
         slices = slice_epochs(
             position, fresh, self._stop_condition.end, self._transactions_of, *limits, copied=copied
@@ -162,7 +204,7 @@ class BatchRunner:
     def _apply_all(self, slices: Sequence[Slice], structures: dict[str, TableStructure]) -> None:
         coming: Future[Any] | None = None
         for number, slice_ in enumerate(slices):
-            if self.ended:
+            if self.ended or self.give_way.is_set():
                 raise StopQuery
             begin = time.monotonic()
             self._counters.begins(slice_)

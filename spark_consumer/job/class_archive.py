@@ -17,8 +17,7 @@ from pyspark import SparkContext
 from pyspark.sql import DataFrame, SparkSession
 
 from schemas.access.server_url import ServerUrl
-from spark_consumer.epochs.arrow import record_batch
-from spark_consumer.epochs.tracker import ROWS, ROWS_DDL, SEED_DDL, STRUCTURE, TOUCH, TrackerRow, track
+from spark_consumer.epochs.tracker import SEED_DDL, track
 from spark_consumer.job.spark import start_spark
 from spark_consumer.rules.config import ConsumerConfig
 
@@ -62,10 +61,13 @@ def _stream(spark: SparkSession, checkpoint: Path) -> None:
         seen.append(len(rows))
 
     source = spark.readStream.format("rate-micro-batch").option("rowsPerBatch", 10).load()
-    inputs = source.select("value").mapInArrow(_inputs, ROWS_DDL)
-    seed = spark.createDataFrame([("d.seeded", 0, "aa", "{}")], SEED_DDL)
+    # These are no epochs, and the tracker says so.
+    records = source.selectExpr(
+        "NULL AS key", "CAST(value AS binary) AS value", "value AS offset", "0 AS partition"
+    )
+    seed = spark.createDataFrame([(0, "d.seeded", 0, "aa", "{}")], SEED_DDL)
     query = (
-        track(inputs, seed)
+        track(records, seed, "training")
         .writeStream.foreachBatch(apply)
         .option("checkpointLocation", str(checkpoint))
         .start()
@@ -92,17 +94,6 @@ def _connector(spark: SparkSession) -> None:
 
 def _pass(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     yield from batches
-
-
-def _inputs(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Return the tracker's inputs for a structure and its use, for each number of the source."""
-    for batch in batches:
-        rows = [
-            TrackerRow("d.t", number, kind, number, "bb", "{}")
-            for number in batch.column(0).to_pylist()
-            for kind in (STRUCTURE, TOUCH)
-        ]
-        yield record_batch(rows, ROWS)
 
 
 if __name__ == "__main__":

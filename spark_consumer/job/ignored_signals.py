@@ -7,15 +7,17 @@ driver, and that of the workers is a pipe from the JVM.
 
 from __future__ import annotations
 
-import os
 import signal
+from collections.abc import Sequence
 
 #: child processes inherit ignored signals, and the JVM does not change that
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+_IGNORED = " ".join(number.name.removeprefix("SIG") for number in SIGNALS)
 
 
-def ignore_signals() -> None:
-    """Start a new session and ignore these signals; a ``preexec_fn``."""
-    os.setsid()
-    for number in SIGNALS:
-        signal.signal(number, signal.SIG_IGN)
+def ignoring_signals(command: Sequence[str]) -> list[str]:
+    """Return the command that runs another one without these signals.
+
+    A shell does it: Python code between fork and exec may crash in a process with threads.
+    """
+    return ["/bin/sh", "-c", f'trap \'\' {_IGNORED}; exec "$0" "$@"', *command]

@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 import subprocess
 import tempfile
+import threading
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -22,7 +23,7 @@ from pyspark.java_gateway import ensure_callback_server_started, launch_gateway
 from pyspark.serializers import UTF8Deserializer, read_int
 
 from schemas.access.private_files import opener
-from spark_consumer.job.ignored_signals import ignore_signals
+from spark_consumer.job.ignored_signals import ignoring_signals
 
 _POLL = 0.02
 # The kernel allows 108 bytes for a socket's path; Spark's names need 43 of them.
@@ -45,13 +46,37 @@ class JvmEnded(Exception):
         self.code = code
 
 
-def launch(settings: Mapping[str, str], secrets: Mapping[str, str], log: Path) -> Any:
+class JvmStart:
+    """A start of the JVM, which another thread may give up."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._process: subprocess.Popen[bytes] | None = None
+        self._given_up = False
+
+    def began(self, process: subprocess.Popen[bytes]) -> None:
+        """Name the process."""
+        with self._lock:
+            self._process = process
+            if self._given_up:
+                process.kill()
+
+    def give_up(self) -> None:
+        """Kill the process, now or as soon as there is one."""
+        with self._lock:
+            self._given_up = True
+            if self._process is not None:
+                self._process.kill()
+
+
+def launch(settings: Mapping[str, str], secrets: Mapping[str, str], log: Path, start: JvmStart) -> Any:
     """Start a JVM with Spark. Returns py4j's gateway to it, which has the process as ``proc``.
 
     Args:
         settings: Spark's properties.
         secrets: environment variables in addition to those of this process.
         log: the file for the output of the JVM and the Python workers.
+        start: is told the process.
 
     Raises:
         JvmEnded: it did not start; the log may have the reason.
@@ -63,7 +88,7 @@ def launch(settings: Mapping[str, str], secrets: Mapping[str, str], log: Path) -
     command = [str(Path(_find_spark_home(), "bin", "spark-submit")), "--properties-file", str(properties)]
     with open(log, "ab", opener=opener) as sink:
         process = subprocess.Popen(
-            [*command, "--load-spark-defaults", "pyspark-shell"],
+            ignoring_signals([*command, "--load-spark-defaults", "pyspark-shell"]),
             stdin=subprocess.PIPE,  # it ends with this process
             stdout=sink,
             stderr=sink,
@@ -74,8 +99,9 @@ def launch(settings: Mapping[str, str], secrets: Mapping[str, str], log: Path) -
                 "_PYSPARK_DRIVER_CONN_INFO_PATH": str(told),
             },
             umask=0o077,
-            preexec_fn=ignore_signals,
+            start_new_session=True,
         )
+    start.began(process)
     while not told.exists():
         if (code := process.poll()) is not None:
             raise JvmEnded(code)

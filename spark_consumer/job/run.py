@@ -1,4 +1,4 @@
-"""Runs the consumer's job: position, Spark, the query, and its end."""
+"""Runs the consumer's job: position, what applies the log before Spark, the query, and its end."""
 
 from __future__ import annotations
 
@@ -17,11 +17,13 @@ from schemas.errors import LogError, TailraceError
 from spark_consumer.apply.retry import RetryTimer
 from spark_consumer.epochs.letter_case import with_servers_letter_case
 from spark_consumer.epochs.log_reader import LogReader
+from spark_consumer.epochs.position import Position
 from spark_consumer.epochs.start import resume_offset
 from spark_consumer.epochs.stop_condition import StopCondition, stop_condition_of
-from spark_consumer.epochs.tracker import SEED_DDL, open_stream, track
+from spark_consumer.epochs.tracker import SEED_DDL, open_stream, seed_rows, track
 from spark_consumer.job.batches import BatchRunner
 from spark_consumer.job.checkpoint import Checkpoint, in_use
+from spark_consumer.job.direct import DirectBatches
 from spark_consumer.job.driver_worker import is_awaited_in_vain
 from spark_consumer.job.progress import Counters
 from spark_consumer.job.spark import JVM_TIMEOUT, JvmLost, jvm_end, lost
@@ -31,8 +33,10 @@ from spark_consumer.rows.slice_rows import SliceRows
 from spark_consumer.rules.config import ConsumerConfig
 from spark_consumer.sinks.sink import Sink
 
-# Epochs of one micro-batch. It only limits memory: a stop waits for a slice, not for the micro-batch.
-_MAX_EPOCHS = 500
+# Offsets of one micro-batch. It only limits memory: a stop waits for a slice, not for the micro-batch.
+_MAX_OFFSETS = 500
+# How often a micro-batch begins. In between epochs are applied directly.
+_WITH_DIRECT, _ALONE = "5 seconds", "0 seconds"
 _POLL = 0.05
 _LOOK = 5.0  # seconds between two looks at a query that has no batch yet
 _MOMENT = 1.0  # seconds
@@ -102,12 +106,20 @@ def with_retries(timer: RetryTimer, work: Callable[[], _T]) -> _T:
 
 
 class Queries:
-    """Spark's streaming queries of one run, one after another."""
+    """What applies the log in one run: Spark's queries, one after another, and this process before and beside them.
+
+    Args:
+        spark: returns the session, or None while Spark starts. Raises TailraceError.
+        use_executors: has the rows of slices read on executors from then on.
+        log: a reader for the run's own thread.
+        direct: makes what applies epochs in this process.
+    """
 
     def __init__(
         self,
         config: ConsumerConfig,
-        spark: SparkSession,
+        spark: Callable[[], SparkSession | None],
+        use_executors: Callable[[SparkSession], None],
         sink: Sink[Any],
         log: LogReader,
         rows: SliceRows,
@@ -115,12 +127,16 @@ class Queries:
         checkpoint: Checkpoint,
         stop_condition: StopCondition,
         stop: threading.Event,
+        direct: Callable[[], DirectBatches],
     ) -> None:
-        self._config, self._spark, self._sink, self._log = config, spark, sink, log
+        self._config, self._start, self._sink, self._log = config, spark, sink, log
+        self._use_executors, self._new_direct = use_executors, direct
         self._rows, self._runner, self._checkpoint = rows, runner, checkpoint
         self._stop_condition, self._stop = stop_condition, stop
         self._left = False
         self._warming: threading.Thread | None = None
+        self._spark: SparkSession | None = None
+        self._direct: DirectBatches | None = None
 
     def run(self) -> bool:
         """Run queries until the end. Returns False if a batch was abandoned; it is applied completely or not at all."""
@@ -146,18 +162,14 @@ class Queries:
     def _run_query_once(self) -> TailraceError | None:
         """Run one query, and again with a new checkpoint if the old one is the reason for its failure."""
         try:
+            if not self._config.applies_directly:
+                if (spark := self._await_spark()) is None:
+                    return None
+                self._use_executors(spark)
             self._sink.resume(self._rows)
             if self._stop_condition.reached(self._sink.position):
                 return None
-            self._warming = self._warming or warm_up(self._spark, self._config, self._log)
-            offset = resume_offset(self._sink.position, self._log)
-            kept = self._checkpoint.ready(self._sink.position, self._log)
-            failure = self._query(offset)
-            reason = self._runner.failure if self._runner.failed_in_tracker else failure
-            if reason is not None and kept and self._checkpoint_is_at_fault(reason):
-                self._checkpoint.set_aside(f"the query cannot resume from it: {_first_line(reason)}")
-                self._runner.reset()
-                failure = self._query(resume_offset(self._sink.position, self._log))
+            failure = self._apply()
         except TailraceError as error:
             return error
         except Exception as error:
@@ -169,6 +181,51 @@ class Queries:
             return self._without_jvm(ended)
         failure = self._runner.failure or failure
         return None if failure is None else explain(failure, None, self._log)
+
+    def _apply(self) -> BaseException | None:
+        """Apply the log directly and by a query. Returns the query's failure."""
+        if self._config.applies_directly:
+            self._direct = self._new_direct()
+            self._direct.start()
+        try:
+            while self._direct and not (self._direct.spark_may_start.wait(_POLL) or self._runner.ended):
+                pass
+            spark = self._await_spark()
+            return None if spark is None else self._apply_with(spark)
+        finally:
+            if self._direct is not None:
+                self._direct.ends()
+                self._finish_batch(lambda: True)
+                self._direct.join()
+                self._direct = None
+
+    def _await_spark(self) -> SparkSession | None:
+        """Wait for Spark's start. Returns None if the run has ended before."""
+        while self._spark is None and not self._runner.ended:
+            if (session := self._start()) is not None:
+                self._spark = session
+            else:
+                self._stop.wait(_POLL)
+        return None if self._runner.ended else self._spark
+
+    def _apply_with(self, spark: SparkSession) -> BaseException | None:
+        self._warming = self._warming or warm_up(spark, self._config, self._log)
+        position = self._sink.position
+        offset = resume_offset(position, self._log)
+        kept = self._checkpoint.ready(position, self._log)
+        failure = self._query(spark, position, offset)
+        reason = self._runner.failure if self._runner.failed_in_tracker else failure
+        if reason is not None and kept and self._checkpoint_is_at_fault(reason):
+            self._checkpoint.set_aside(f"the query cannot resume from it: {_first_line(reason)}")
+            self._runner.reset()
+            position = self._sink.position
+            failure = self._query(spark, position, resume_offset(position, self._log))
+        return failure
+
+    def _micro_batch(self, spark: SparkSession, frame: DataFrame, number: int) -> None:
+        # By now the executors' workers have started.
+        self._use_executors(spark)
+        self._runner(frame, number)
 
     def _without_jvm(self, ended: str) -> TailraceError:
         deadline = time.monotonic() + self._config.pause_time
@@ -192,22 +249,23 @@ class Queries:
         error = explain(failure, None, self._log)
         return not read and not isinstance(error, KafkaRefused) and not error.retryable
 
-    def _query(self, offset: int) -> BaseException | None:
+    def _query(self, spark: SparkSession, position: Position, offset: int) -> BaseException | None:
         """Run one streaming query to its end. Returns its failure; None if we ended it ourselves."""
-        stream = open_stream(self._spark, self._config, offset, _MAX_EPOCHS)
+        stream = open_stream(spark, self._config, offset, _MAX_OFFSETS)
         writer = (
-            track(stream, self._seed())
-            .writeStream.foreachBatch(self._runner)
+            track(stream, self._seed(spark, position), self._config.epochs_topic)
+            .writeStream.foreachBatch(partial(self._micro_batch, spark))
             .option("checkpointLocation", str(self._checkpoint.path))
-            .queryName(f"tailrace-{self._config.channel}-{self._sink.position.fencing_token}")
+            .trigger(processingTime=_WITH_DIRECT if self._config.applies_directly else _ALONE)
+            .queryName(f"tailrace-{self._config.channel}-{position.fencing_token}")
         )
         try:
             query = writer.start()
         except Exception as error:
             # Part of the checkpoint is read before the query exists.
             return error
-        dead = self._await_end(query)
-        self._finish_batch(query)
+        dead = self._await_end(spark, query)
+        self._finish_batch(lambda: bool(query.isActive))
         self._await_commit(query)
         failure: Any = dead or query.exception()
         with suppress(Exception):
@@ -216,21 +274,21 @@ class Queries:
             None if self._runner.ended else (failure or SparkFailed("TR556", "the query ended unexpectedly"))
         )
 
-    def _await_end(self, query: Any) -> SparkFailed | None:
+    def _await_end(self, spark: SparkSession, query: Any) -> SparkFailed | None:
         """Wait until the query or the run ends. Returns the failure of a query that would wait for a dead process."""
         look = time.monotonic() + _LOOK
         while query.isActive and not self._runner.ended:
             self._stop.wait(_POLL)
             if self._runner.finished < 0 and not self._runner.busy and time.monotonic() > look:
-                if query.status["isTriggerActive"] and is_awaited_in_vain(self._spark):
+                if query.status["isTriggerActive"] and is_awaited_in_vain(spark):
                     return SparkFailed("TR556", "Spark's driver worker died at its start", retryable=True)
                 look = time.monotonic() + _LOOK
         return None
 
-    def _finish_batch(self, query: Any) -> None:
+    def _finish_batch(self, is_active: Callable[[], bool]) -> None:
         """Wait for the current batch, because stopping the query would cancel its jobs; a stop limits the wait."""
         deadline: float | None = None
-        while query.isActive and self._runner.busy:
+        while self._runner.busy and is_active():
             now = time.monotonic()
             if deadline is None and self._stop.is_set():
                 deadline = now + self._config.pause_time
@@ -242,7 +300,8 @@ class Queries:
             if self._left:
                 # Repeatedly, because a connection or a job may start only now.
                 self._sink.abort()
-                self._spark.sparkContext.cancelAllJobs()
+                if self._spark is not None:
+                    self._spark.sparkContext.cancelAllJobs()
             time.sleep(_POLL)
 
     def _await_commit(self, query: Any) -> None:
@@ -254,17 +313,13 @@ class Queries:
                 break
             time.sleep(_POLL)
 
-    def _seed(self) -> DataFrame:
+    def _seed(self, spark: SparkSession, position: Position) -> DataFrame:
         """Return the tracker's state for a new checkpoint: every structure up to the position."""
-        epoch = self._sink.position.epoch
         rows = []
         if not self._checkpoint.path.exists():
-            rows = [
-                (f"{v.db}.{v.table}", v.epoch, v.fingerprint, v.structure)
-                for v in self._log.structures(epoch)
-            ]
-            _log.info("tracker_seeded", structures=len(rows), epoch=epoch)
-        return self._spark.createDataFrame(rows, SEED_DDL)
+            rows = seed_rows(self._log.structures(position.epoch))
+            _log.info("tracker_seeded", structures=len(rows), epoch=position.epoch)
+        return spark.createDataFrame(rows, SEED_DDL)
 
 
 def _first_line(error: BaseException | None) -> str:

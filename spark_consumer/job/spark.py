@@ -8,9 +8,10 @@ import re
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager, suppress
+from functools import partial
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -23,7 +24,7 @@ from pyspark.sql import SparkSession
 
 from schemas.access.private_files import make_folder
 from schemas.errors import ConfigError, LogError, TailraceError
-from spark_consumer.job.jvm import JvmEnded, launch
+from spark_consumer.job.jvm import JvmEnded, JvmStart, launch
 from spark_consumer.rows.failures import SparkFailed, cause_of
 from spark_consumer.rules.config import ConsumerConfig
 
@@ -57,6 +58,10 @@ _DEFAULTS = {
         "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
     ),
     "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled": "true",
+    # The default manager starts some thirty programs for each micro-batch, to ask for permissions and links.
+    "spark.sql.streaming.checkpointFileManagerClass": (
+        "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
+    ),
     "spark.sql.streaming.metricsEnabled": "false",
     "spark.sql.streaming.noDataMicroBatches.enabled": "false",
     "spark.sql.streaming.minBatchesToRetain": "10",
@@ -89,15 +94,23 @@ _ARCHIVE = "-Xshare:auto -Xlog:cds=off -Xlog:cds+dynamic=off -Xlog:class+path=of
 
 
 class StartingSpark:
-    """A Spark that is starting. Call it to wait for the session."""
+    """A Spark that starts in the background once it is asked for.
 
-    def __init__(self, session: Future[SparkSession]) -> None:
-        self._session = session
+    Attributes:
+        session: the future session; None before the first question.
+    """
 
-    def __call__(self) -> SparkSession:
-        """Wait for the session and return it. Raises TailraceError."""
+    def __init__(self, start: Callable[[], Future[SparkSession]]) -> None:
+        self._start = start
+        self.session: Future[SparkSession] | None = None
+
+    def __call__(self) -> SparkSession | None:
+        """Return the session, or None while Spark starts. Raises TailraceError, if it has not started."""
+        self.session = self.session or self._start()
+        if not self.session.done():
+            return None
         try:
-            return self._session.result()
+            return self.session.result()
         except TailraceError:
             raise
         except Exception as error:
@@ -105,22 +118,21 @@ class StartingSpark:
                 raise
             raise lost(ended) from error
 
-    def check(self) -> None:
-        """Raise the error if the start has already failed."""
-        if self._session.done():
-            self()
-
 
 @contextmanager
 def running_spark(config: ConsumerConfig) -> Iterator[StartingSpark]:
-    """Start Spark in the background of the block, and stop it at the end."""
+    """Yield Spark, and stop it at the end, also if it is still starting."""
+    start = JvmStart()
     with ThreadPoolExecutor(1, thread_name_prefix="spark") as starter:
-        session = starter.submit(start_spark, config)
+        spark = StartingSpark(partial(starter.submit, start_spark, config, start))
         try:
-            yield StartingSpark(session)
+            yield spark
         finally:
-            with suppress(Exception):
-                session.result().stop()
+            if spark.session is not None:
+                if not spark.session.done():
+                    start.give_up()
+                with suppress(Exception):
+                    spark.session.result().stop()
 
 
 class JvmLost(LogError):
@@ -163,8 +175,12 @@ def _how(code: int) -> str:
     return f"killed by {signal.Signals(-code).name}" if code < 0 else f"with exit code {code}"
 
 
-def start_spark(config: ConsumerConfig) -> SparkSession:
-    """Start Spark with our settings, overridden by the configuration's."""
+def start_spark(config: ConsumerConfig, start: JvmStart | None = None) -> SparkSession:
+    """Start Spark with our settings, overridden by the configuration's.
+
+    Args:
+        start: lets another thread give up. Then this raises LogError TR563.
+    """
     # py4j would log a stack trace for every error that is raised anyway.
     logging.getLogger("py4j").setLevel(logging.CRITICAL)
     logging.getLogger().addFilter(_not_py4j)
@@ -188,7 +204,7 @@ def start_spark(config: ConsumerConfig) -> SparkSession:
         settings["spark.driver.extraClassPath"] = os.pathsep.join(paths)
     begin = log.stat().st_size if log.exists() else 0
     try:
-        session = _session(settings, config.secrets, log)
+        session = _session(settings, config.secrets, log, start or JvmStart())
     except JvmEnded as ended:
         raise _ended_early(config, ended.code, log, begin) from None
     except Exception as error:
@@ -203,9 +219,11 @@ def start_spark(config: ConsumerConfig) -> SparkSession:
     return session
 
 
-def _session(settings: Mapping[str, str], secrets: Mapping[str, str], log: Path) -> SparkSession:
+def _session(
+    settings: Mapping[str, str], secrets: Mapping[str, str], log: Path, start: JvmStart
+) -> SparkSession:
     if SparkContext._gateway is None:
-        SparkContext._gateway = launch(settings, secrets, log)
+        SparkContext._gateway = launch(settings, secrets, log, start)
         SparkContext._jvm = SparkContext._gateway.jvm
     conf = SparkConf(loadDefaults=False).setAll(list(settings.items()))
     session: SparkSession = SparkSession.builder.config(conf=conf).getOrCreate()

@@ -11,7 +11,7 @@ from pyspark.sql import SparkSession
 from schemas.wire.epoch import OffsetRange
 from spark_consumer.epochs.fetch import ALL_KEYS, TopicReader
 from spark_consumer.epochs.log_reader import LogReader
-from spark_consumer.rows.reader import on_executors, read_range, task
+from spark_consumer.rows.reader import on_executors, read_range
 from spark_consumer.rows.results import Result
 from spark_consumer.rules.config import ConsumerConfig
 
@@ -39,7 +39,7 @@ def warm_up(spark: SparkSession, config: ConsumerConfig, log: LogReader) -> thre
                     read_range(source, *parts[number], with_offsets=False)
                     return ()
 
-                on_executors(spark)(len(parts), len(parts), task(read))
+                on_executors(spark)(len(parts), len(parts), read)
         except Exception as error:
             _log.debug("warm_up_failed", reason=str(error).split("\n", 1)[0])
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from typing import Any
 
 import pyarrow as pa
 from pyspark.sql import SparkSession
@@ -34,35 +34,41 @@ _TASK_ROWS = 100_000
 # From this number of them on, check first whether the range can have so many rows.
 _MANY_TASKS = 20
 _MOST_TASKS = 10_000
+_FEW_ROWS = 10_000
+_MOST_THREADS = 4
 
-#: the function of one Spark job
-ArrowFunction = Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]
-#: runs such a function over numbers from 0, so many, in at most so many tasks at a time; returns an Arrow table of all
-#: their results
-RunTasks = Callable[[int, int, ArrowFunction], Any]
+#: the work of a task by its number, from 0
+Process = Callable[[int], Iterable[Result]]
+#: runs so many tasks, at most so many at a time, and returns their results; it ends with the first failure, as a result
+RunTasks = Callable[[int, int, Process], list[Result]]
 
 
 class InvalidRecord(Exception):
     """A record in the range is not a row. The message is the decoding error."""
 
 
-def task(process: Callable[[int], Iterable[Result]]) -> ArrowFunction:
+def outcomes(process: Process, numbers: Iterable[int]) -> Iterator[Result]:
+    """Yield the results of tasks; a failure is the last one."""
+    for number in numbers:
+        try:
+            yield from process(number)
+        except (UnknownHeader, RangeReadError, LogError, DownstreamError) as error:
+            yield TaskFailure(number, error)
+            return
+        except UNFIT as error:
+            yield TaskFailure(number, InvalidRecord(f"{type(error).__name__}: {error}"[:500]))
+            return
+
+
+def task(process: Process) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
     """Return the function that Spark runs in each task; its input is numbers, its output what ``process`` returns.
 
     Failures are results too, because Spark would retry a failed task immediately.
     """
 
     def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        for number in (number for batch in batches for number in batch.column(0).to_pylist()):
-            try:
-                yield from encoded(process(number))
-            except (UnknownHeader, RangeReadError, LogError, DownstreamError) as error:
-                yield from encoded([TaskFailure(number, error)])
-                return
-            except UNFIT as error:
-                damaged = InvalidRecord(f"{type(error).__name__}: {error}"[:500])
-                yield from encoded([TaskFailure(number, damaged)])
-                return
+        numbers = (number for batch in batches for number in batch.column(0).to_pylist())
+        yield from encoded(outcomes(process, numbers))
 
     return run
 
@@ -70,12 +76,38 @@ def task(process: Callable[[int], Iterable[Result]]) -> ArrowFunction:
 def on_executors(spark: SparkSession) -> RunTasks:
     """Return a function that runs tasks in Spark's Python workers."""
 
-    def run(numbers: int, most: int, function: ArrowFunction) -> Any:
+    def run(numbers: int, most: int, process: Process) -> list[Result]:
         # Where no more can run at a time anyway, each number is a task, and a worker that is done takes the next one.
         tasks = numbers if spark.sparkContext.defaultParallelism <= most else min(numbers, most)
-        return spark.range(0, numbers, 1, tasks).mapInArrow(function, SCHEMA_DDL).toArrow()
+        return decoded(spark.range(0, numbers, 1, tasks).mapInArrow(task(process), SCHEMA_DDL).toArrow())
 
     return run
+
+
+# They wait for Kafka and the downstream side by side, each with connections of its own.
+_threads = ThreadPoolExecutor(_MOST_THREADS, thread_name_prefix="task")
+
+
+def in_this_process(numbers: int, most: int, process: Process) -> list[Result]:
+    """Run tasks in threads of this process, where executors would share them."""
+    side_by_side = min(numbers, most, _MOST_THREADS)
+    shares = [range(first, numbers, side_by_side) for first in range(side_by_side)]
+    found = _threads.map(lambda share: list(outcomes(process, share)), shares)
+    return [result for results in list(found) for result in results]
+
+
+class Executors:
+    """Runs tasks on Spark's executors; in this process, as long as there are none."""
+
+    def __init__(self) -> None:
+        self._run: RunTasks = in_this_process
+
+    def use(self, spark: SparkSession) -> None:
+        """From now on run tasks on this Spark's executors."""
+        self._run = on_executors(spark)
+
+    def __call__(self, numbers: int, most: int, process: Process) -> list[Result]:
+        return self._run(numbers, most, process)
 
 
 def read_range(source: TopicReader, part: OffsetRange, share: KeySubset, *, with_offsets: bool) -> RangeRows:
@@ -88,8 +120,10 @@ def read_range(source: TopicReader, part: OffsetRange, share: KeySubset, *, with
 class SliceReader(SliceRows):
     """Reads offset ranges of a topic, each in one task, or in several if it has many rows.
 
+    A slice of few rows is read in this process: executors would only add what a Spark job costs.
+
     Args:
-        run_tasks: see ``on_executors``.
+        run_tasks: see ``Executors``.
         log: finds out whether rows that cannot be read were deleted.
     """
 
@@ -149,13 +183,12 @@ class SliceReader(SliceRows):
         except Exception as error:
             raise explain(error, slice_, self._log) from error
 
-    def _run(
-        self, slice_: Slice, numbers: int, most: int, process: Callable[[int], Iterable[Result]]
-    ) -> list[Result] | TaskFailure:
+    def _run(self, slice_: Slice, numbers: int, most: int, process: Process) -> list[Result] | TaskFailure:
         """Run tasks that read rows of the slice; return their results, or the first failure."""
         for logged in slice_.epochs:
             check_rows(logged.record, logged.offset)
-        found = decoded(self._run_tasks(numbers, most, task(process)))
+        run = in_this_process if slice_.rows <= _FEW_ROWS else self._run_tasks
+        found = run(numbers, most, process)
         return next((one for one in found if isinstance(one, TaskFailure)), found)
 
     def _meant(self, error: Exception, slice_: Slice, parts: Sequence[OffsetRange], work: Work) -> Exception:

@@ -13,8 +13,6 @@ from typing import Any, NamedTuple
 
 import pyarrow as pa
 
-from spark_consumer.epochs.arrow import record_batch
-
 
 class RowTally(NamedTuple):
     """The number of all rows read, and the sum of their CRC-32s."""
@@ -221,7 +219,8 @@ def _pieces(group: list[Result]) -> Iterator[pa.RecordBatch]:
     whole = pickle.dumps(group, pickle.HIGHEST_PROTOCOL)
     for begin in range(0, len(whole), _PIECE_BYTES):
         end = begin + _PIECE_BYTES
-        yield record_batch([(whole[begin:end], end >= len(whole))], SCHEMA)
+        piece = [pa.array([whole[begin:end]], pa.binary()), pa.array([end >= len(whole)])]
+        yield pa.RecordBatch.from_arrays(piece, schema=SCHEMA)
 
 
 def _size(result: Result) -> int:

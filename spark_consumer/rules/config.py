@@ -118,6 +118,13 @@ class ConsumerSettings:
             description="what one worker must write together: rows that share a unique value, or whole tables"
         ),
     ] = "rows"
+    direct: Annotated[
+        bool,
+        Field(
+            description="apply epochs in the consumer's own process as they arrive, before Spark has started and"
+            " between its batches; not with consistency worker, a max-batch-delay, or change files"
+        ),
+    ] = True
     safe_mode: Annotated[
         bool,
         Field(description="tolerate rows that already exist or are already deleted; see docs/PIPELINE.md"),
@@ -191,6 +198,12 @@ class ConsumerConfig(ConsumerSettings, LogAddress):
     def scope(self) -> Scope:
         """Which tables the channel may read and write."""
         return Scope(self.include, self.exclude, self.routes)
+
+    @property
+    def applies_directly(self) -> bool:
+        """Whether the consumer's own process applies epochs as they arrive."""
+        alone = self.consistency == "worker" or self.max_batch_delay or self.files is not None
+        return self.direct and not alone
 
     @property
     def key(self) -> ChannelKey:

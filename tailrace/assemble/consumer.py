@@ -15,9 +15,10 @@ from spark_consumer.epochs.log_reader import LogReader
 from spark_consumer.epochs.stop_condition import StopCondition
 from spark_consumer.job.batches import BatchRunner
 from spark_consumer.job.checkpoint import Checkpoint, CheckpointOwner
+from spark_consumer.job.direct import DirectBatches
 from spark_consumer.job.progress import Counters
 from spark_consumer.job.run import Consumer, Queries
-from spark_consumer.rows.reader import SliceReader, on_executors
+from spark_consumer.rows.reader import Executors, SliceReader
 from spark_consumer.rules.config import ConsumerConfig
 from spark_consumer.sinks.sink import Sink
 from tailrace.assemble.sink import open_sink
@@ -25,35 +26,54 @@ from tailrace.assemble.sink import open_sink
 
 def consumer(
     config: ConsumerConfig,
-    spark: Callable[[], SparkSession],
+    spark: Callable[[], SparkSession | None],
     counters: Counters | None = None,
     check: Callable[[], None] = lambda: None,
 ) -> Consumer:
     """Return the consumer of a channel.
 
     Args:
-        spark: called for the session when it is needed; see ``running_spark``.
+        spark: returns the session, or None while Spark starts; see ``running_spark``.
         counters: updated during the run.
         check: called before the channel is taken over. Raises TailraceError if it must not be.
     """
     log, counters = LogReader(config), counters or Counters()
 
+    def started() -> SparkSession:
+        session = spark()
+        assert session is not None, "only a channel with workers asks, and it waits for Spark before"
+        return session
+
     def open_checked(config: ConsumerConfig) -> Sink[Any]:
         check()
-        return open_sink(config, log, executors(spark))
+        return open_sink(config, log, executors(started))
 
     def queries(
         config: ConsumerConfig, sink: Sink[Any], condition: StopCondition, stop: threading.Event
     ) -> Queries:
-        position, session = sink.position, spark()
+        position = sink.position
         group = f"tailrace-{config.prefix}-{config.channel}-{position.fencing_token}"
         source = TopicReader(
             config.bootstrap_servers, config.rows_topic, group, config.kafka_security, config.retry_time
         )
-        rows = SliceReader(on_executors(session), source, log)
+        tasks = Executors()
+        rows = SliceReader(tasks, source, log)
         runner = BatchRunner(config, sink, log, TransactionReader(config, log), condition, stop, counters)
         owner = CheckpointOwner(config.channel, config.prefix, position.ledger_uuid)
         checkpoint = Checkpoint(config.channel_dir, owner)
-        return Queries(config, session, sink, log, rows, runner, checkpoint, condition, stop)
+        # Each thread has a reader of its own.
+        return Queries(
+            config,
+            spark,
+            tasks.use,
+            sink,
+            LogReader(config),
+            rows,
+            runner,
+            checkpoint,
+            condition,
+            stop,
+            lambda: DirectBatches(config, runner, LogReader(config)),
+        )
 
     return Consumer(config, log, open_checked, queries, counters)

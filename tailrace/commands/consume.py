@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+import time
 from contextlib import nullcontext
-from functools import partial
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -39,6 +38,8 @@ Until = Annotated[
         help="Stop exactly at this position of the log: after the epoch or GTID set, before the time.",
     ),
 ]
+
+_CHECK_HOLDS = 5.0  # seconds
 
 
 def consume(
@@ -79,7 +80,6 @@ def _run(config: Config, settings: ConsumerConfig, stop: threading.Event) -> Non
     if stop.is_set():
         return
     with running_spark(settings) as spark:
-        # These imports take a while; the JVM starts meanwhile.
         from spark_consumer.job.progress import Counters
         from tailrace.assemble.consumer import consumer
         from tailrace.channels.relay_marks import keep_registered
@@ -89,9 +89,16 @@ def _run(config: Config, settings: ConsumerConfig, stop: threading.Event) -> Non
         from tailrace.status.memory import ConsumerMemory
 
         check_consumer(config, settings.channel)
+        checked = time.monotonic()
+
+        def check_again() -> None:
+            # Much may have changed while the consumer waited for the log or for a server.
+            if time.monotonic() - checked > _CHECK_HOLDS:
+                check_consumer(config, settings.channel)
+
         # Producer and consumer may start in any order; only a bounded run does not wait for the log.
         bounded = settings.until_caught_up or settings.until
-        if not bounded and not _wait_for_log(settings, stop, spark.check):
+        if not bounded and not _wait_for_log(settings, stop):
             return
 
         counters = Counters()
@@ -100,29 +107,23 @@ def _run(config: Config, settings: ConsumerConfig, stop: threading.Event) -> Non
         # `recover` does not support folders of change files, so no relay files are kept for them.
         needs = nullcontext() if settings.files else keep_registered(settings, config.relay.dir, counters)
         with show_progress(settings, counters), needs, live:
-            # The check is repeated, since much may have changed while the consumer waited for the log.
-            again = partial(check_consumer, config, settings.channel)
-            consumer(settings, spark, counters, again).run(stop)
+            consumer(settings, spark, counters, check_again).run(stop)
 
 
-def _wait_for_log(settings: ConsumerConfig, stop: threading.Event, check: Callable[[], None]) -> bool:
-    """Wait until the producer has created the topics. Return false if stopped before.
-
-    Args:
-        check: raises an error if waiting is useless.
-    """
+def _wait_for_log(settings: ConsumerConfig, stop: threading.Event) -> bool:
+    """Wait until the log has its first epoch. Return false if stopped before."""
     import structlog
 
     from schemas.errors import LogError
     from spark_consumer.apply.retry import RetryTimer
+    from spark_consumer.epochs.log_reader import LogReader
     from tailrace.status.position import log_exists
 
     logged = False
     timer = RetryTimer(settings.retry_time, stop)
     while not stop.is_set():
-        check()
         try:
-            if log_exists(settings):
+            if log_exists(settings) and LogReader(settings).bounds()[1] > 0:
                 return True
         except LogError as error:
             if not timer.wait_for_retry():
@@ -134,5 +135,5 @@ def _wait_for_log(settings: ConsumerConfig, stop: threading.Event, check: Callab
         if not logged:
             structlog.get_logger().info("waiting_for_producer", topic=settings.epochs_topic)
             logged = True
-        stop.wait(0.3)
+        stop.wait(0.1)
     return False

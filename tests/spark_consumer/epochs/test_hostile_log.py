@@ -25,6 +25,7 @@ from schemas.varint import encode_bytes, encode_long
 from schemas.wire.avro_schema import row_schema
 from schemas.wire.epoch import (
     ABSENT,
+    EPOCH_KEY,
     EPOCH_RECORD,
     INCOMPLETE,
     STRUCTURE_RECORD,
@@ -51,7 +52,7 @@ from schemas.wire.log_records import (
     structure_of,
 )
 from schemas.wire.row_check import compile_check
-from spark_consumer.epochs.tracker import BROKEN, tracker_inputs
+from spark_consumer.epochs.tracker import BROKEN, MemoryVersions, TrackerRow, tracked
 from spark_consumer.plan.plan import ApplyMode, SlicePlan, TablePlan
 from spark_consumer.plan.statements import Limits
 from spark_consumer.rows.render import render
@@ -114,6 +115,11 @@ BEGUN = replace(
     copy=replace(COPY, step="begin", again=True, lower=None, upper=None, upstream_rows=7),
 )
 ENDED = replace(BEGUN, epoch=7, ddl=None, copy=replace(COPY, step="end", lower=None, upper=None))
+
+
+def outputs(value: bytes) -> list[TrackerRow]:
+    """What the tracker outputs for a record."""
+    return list(tracked(MemoryVersions(), [(AT.offset, EPOCH_KEY, value)], AT.topic))
 
 
 def reread(epoch: EpochCommitted) -> EpochCommitted:
@@ -279,7 +285,7 @@ def test_a_forged_epoch_stops_at_its_place(fault: str) -> None:
     forged = replace(EPOCH, **_FORGED[fault])
     with pytest.raises(LogError, match=rf"^TR568: {PLACE}"):
         _used(forged)
-    [broken] = tracker_inputs(forged.encode(), 7, "p.epochs")
+    [broken] = outputs(forged.encode())
     assert (broken.kind, broken.text and broken.text[:40]) == (
         BROKEN,
         "topic p.epochs, partition 0, offset 7: t",
@@ -332,7 +338,7 @@ def test_a_record_of_another_schema_stops_with_both_fingerprints(other: bytes) -
     with pytest.raises(LogError, match=rf"TR568: {PLACE}.*{named}") as stopped:
         read_epoch(other + EPOCH.encode()[len(other) :], AT)
     assert stopped.value.hint == OTHER_VERSION
-    [broken] = tracker_inputs(other + EPOCH.encode()[len(other) :], 7, "p.epochs")
+    [broken] = outputs(other + EPOCH.encode()[len(other) :])
     assert named in broken.text
     swapped = EPOCH_RECORD.header + encode_structure_version(VERSION)[len(other) :]
     with pytest.raises(LogError, match="its schema has the fingerprint"):
@@ -411,7 +417,7 @@ def test_a_mutated_epoch_is_read_as_it_is_written_or_refused(data: st.DataObject
         assert (code, str(AT) in what) == ("TR568", True)
     else:
         EpochChain("p.epochs").add(found, 7)
-    assert tracker_inputs(damaged, 7, "p.epochs")
+    assert outputs(damaged)
 
 
 def _mutated(data: st.DataObject, content: bytes) -> bytes:

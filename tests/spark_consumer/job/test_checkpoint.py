@@ -12,6 +12,7 @@ from structlog.testing import capture_logs
 from schemas.errors import LogError
 from spark_consumer.epochs.log_reader import LogReader
 from spark_consumer.epochs.position import Position
+from spark_consumer.epochs.tracker import STATE_VERSION
 from spark_consumer.job.checkpoint import Checkpoint, CheckpointOwner, in_use
 
 OWNER = CheckpointOwner("main", "shop", "uuid")
@@ -43,7 +44,7 @@ def used(path: Path) -> tuple[bool, str]:
     return kept, logs[0]["reason"] if logs else ""
 
 
-MINE = {"channel": "main", "prefix": "shop", "ledger_uuid": "uuid", "state_version": 3}
+MINE = {"channel": "main", "prefix": "shop", "ledger_uuid": "uuid", "state_version": STATE_VERSION}
 
 
 def test_a_checkpoint_of_this_release_is_used_again(tmp_path: Path) -> None:
@@ -54,8 +55,8 @@ def test_a_checkpoint_of_this_release_is_used_again(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("changes", "reason"),
     [
-        ({"state_version": None}, "its state version is 1; this release needs 3"),
-        ({"state_version": 4}, "its state version is 4; this release needs 3"),
+        ({"state_version": None}, f"its state version is 1; this release needs {STATE_VERSION}"),
+        ({"state_version": 99}, f"its state version is 99; this release needs {STATE_VERSION}"),
         ({"channel": "other"}, "it belongs to another channel, downstream or log"),
         ({"channel": "other", "state_version": None}, "it belongs to another channel, downstream or log"),
         ({"ledger_uuid": "x"}, "it belongs to another channel, downstream or log"),

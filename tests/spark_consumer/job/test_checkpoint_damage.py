@@ -87,6 +87,7 @@ class Channel:
             checkpoint_dir=folder,
             jars=tuple(spark_kafka_jars()),
             until_caught_up=True,
+            direct=False,
             # So that there soon are snapshots of the state, and changes since the last one.
             spark_conf={
                 "spark.sql.streaming.stateStore.maintenanceInterval": "100ms",

@@ -59,6 +59,7 @@ def config(kafka: Kafka, downstream: Database, name: str, tmp_path: Path) -> Con
         channel=name,
         checkpoint_dir=tmp_path,
         until_caught_up=True,
+        direct=False,
     )
 
 

@@ -385,7 +385,13 @@ def test_the_consumer_outlives_what_it_needs(
     with fault_proxy(downstream.port) as proxy:
         url = ServerUrl.parse(through(proxy, downstream))
         config = ConsumerConfig(
-            broker.bootstrap, name, url, channel=name, checkpoint_dir=tmp_path, pause_time=0.5
+            broker.bootstrap,
+            name,
+            url,
+            channel=name,
+            checkpoint_dir=tmp_path,
+            pause_time=0.5,
+            direct=False,
         )
         running = Endless(config, spark)
         topic.epoch(*(insert(t, {"id": i, "v": 0}) for i in range(100)))
@@ -421,6 +427,7 @@ def test_a_jvm_that_is_killed_ends_the_consumer_with_a_reason(
     (tmp_path / "tailrace.toml").write_text(
         f'[kafka]\nbootstrap-servers = "{kafka.bootstrap}"\nprefix = "{name}"\n'
         f'[target]\nurl = "{downstream.url("tailrace")}"\n[consumer]\nchannel = "{name}"\n'
+        "direct = false\n"
     )
     command = [sys.executable, "-m", "tailrace", "consume"]
     with subprocess.Popen(command, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.STDOUT) as process:

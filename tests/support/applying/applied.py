@@ -23,6 +23,7 @@ def consume(log: SourceLog, downstream: Database, folder: Path) -> None:
         channel=log.db,  # tests share the downstream
         checkpoint_dir=folder / "checkpoint",
         until_caught_up=True,
+        direct=False,
         jars=tuple(spark_kafka_jars()),
     )
     spark = start_spark(config)

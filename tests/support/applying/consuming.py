@@ -10,8 +10,6 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
 
-import pyarrow as pa
-
 from schemas.errors import TailraceError
 from spark_consumer.apply.prepared import WorkerPart
 from spark_consumer.apply.workers.apply_part import run_parts
@@ -25,8 +23,7 @@ from spark_consumer.epochs.stop_condition import stop_condition_of
 from spark_consumer.epochs.tracker import EPOCH, STRUCTURE
 from spark_consumer.job.batches import BatchRunner, StopQuery
 from spark_consumer.job.progress import Counters
-from spark_consumer.rows.reader import ArrowFunction, SliceReader
-from spark_consumer.rows.results import SCHEMA
+from spark_consumer.rows.reader import SliceReader, in_this_process
 from spark_consumer.rules.config import ConsumerConfig
 from spark_consumer.sinks.sink import Sink
 from tailrace.assemble.sink import open_sink
@@ -35,21 +32,6 @@ from tailrace.config.file import load
 
 #: epochs of a micro-batch
 _BATCH = 7
-
-
-# As in a Python worker, one task runs at a time: tasks share the process's Kafka consumer. The runner reads one slice
-# while it writes rows of copies of the one before.
-_one_at_a_time = threading.Lock()
-
-
-def run_here(numbers: int, most: int, function: ArrowFunction) -> pa.Table:
-    """Runs tasks one after the other, where executors share them."""
-    ids = pa.array(range(numbers))
-    share = -(-numbers // min(numbers, most))
-    parts = (ids.slice(begin, share) for begin in range(0, numbers, share))
-    with _one_at_a_time:
-        batches = [one for part in parts for one in function(iter([pa.record_batch([part], ["id"])]))]
-    return pa.Table.from_batches(batches, SCHEMA)
 
 
 def worker_threads(order: PartContext, parts: Sequence[WorkerPart]) -> list[PartResult]:
@@ -76,7 +58,7 @@ def consume(config: ConsumerConfig, epochs: int | None = None) -> None:
 def _apply(config: ConsumerConfig, sink: Sink[Any], log: LogReader, epochs: int | None) -> None:
     group = f"test-{config.prefix}-{sink.position.fencing_token}"
     source = TopicReader(config.bootstrap_servers, config.rows_topic, group)
-    sink.resume(SliceReader(run_here, source, log))
+    sink.resume(SliceReader(in_this_process, source, log))
     found = list(log.epochs(resume_offset(sink.position, log)))[:epochs]
     known = log.structures(found[-1].record.epoch) if found else []
     structures = [SimpleNamespace(kind=STRUCTURE, fingerprint=v.fingerprint, text=v.structure) for v in known]

@@ -16,6 +16,8 @@ from schemas.access.server_url import ServerUrl
 from tailrace.validate import Report, compare_servers
 from tests.support.waiting import wait_until
 
+# Crash points that only Spark's batches reach.
+_SPARK_ALONE = {"batch.before_return": {"TAILRACE_CONSUMER_DIRECT": "false"}}
 TAILRACE = Path(sys.executable).with_name("tailrace")
 
 
@@ -64,7 +66,9 @@ class River:
             [str(TAILRACE), command, "--config", str(self.config), *options],
             stdout=log,
             stderr=log,
-            env=os.environ | ({"TAILRACE_CRASH_AT": crash_at} if crash_at else {}),
+            env=os.environ
+            | ({"TAILRACE_CRASH_AT": crash_at} if crash_at else {})
+            | _SPARK_ALONE.get(crash_at, {}),
         )
 
     def told(self, command: str, event: str) -> None:

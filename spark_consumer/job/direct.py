@@ -1,0 +1,100 @@
+"""Applies epochs in the consumer's own process as they arrive, before Spark has started and between its batches."""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+
+import structlog
+
+from spark_consumer.epochs.log_reader import LogReader
+from spark_consumer.epochs.start import resume_offset
+from spark_consumer.epochs.tracker import MemoryVersions, TrackerOutput, learn, tracked
+from spark_consumer.job.batches import BatchRunner, StopQuery
+from spark_consumer.rules.config import ConsumerConfig
+
+# A slice is to take seconds at most, because Spark waits for its end.
+_SLICE_ROWS = 100_000
+_MAX_EPOCHS = 100
+# The executors share a larger transaction, also if they are not there yet.
+_LARGE_EPOCH_ROWS = 200_000
+# With fewer cores Spark's start takes them from what is being applied, and has no others for its executors.
+_ENOUGH_CORES = 4
+_LONGEST_WAIT, _IDLE = 60.0, 1.0  # seconds of work, and without any, before it starts
+_POLL, _MOMENT = 0.05, 0.01  # seconds
+_log = structlog.get_logger()
+
+
+class DirectBatches:
+    """A thread that applies what the log has after the position, beside Spark's query.
+
+    Its error is the runner's ``failure``.
+
+    Args:
+        log: a reader of its own.
+    """
+
+    def __init__(self, config: ConsumerConfig, runner: BatchRunner, log: LogReader) -> None:
+        self._config, self._runner, self._log = config, runner, log
+        #: set once Spark's start, several seconds of CPU on every core, holds up nothing more urgent
+        self.spark_may_start = threading.Event()
+        self._over = threading.Event()
+        self._thread = threading.Thread(target=self._work, name="direct", daemon=True)
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def ends(self) -> None:
+        """Have the thread end after its slice."""
+        self._over.set()
+        self._runner.give_way.set()
+
+    def join(self) -> None:
+        """Wait for the thread's end."""
+        self._thread.join()
+        self._runner.give_way.clear()
+
+    def _work(self) -> None:
+        try:
+            self._follow()
+        except BaseException as error:
+            self._runner.failure = self._runner.failure or error
+        finally:
+            self.spark_may_start.set()
+
+    @property
+    def _ended(self) -> bool:
+        return self._over.is_set() or self._runner.ended
+
+    def _follow(self) -> None:
+        runner, topic = self._runner, self._config.epochs_topic
+        position = runner.position
+        offset, versions = resume_offset(position, self._log), MemoryVersions()
+        for one in self._log.structures(position.epoch):
+            learn(versions, f"{one.db}.{one.table}", one.fingerprint, one.epoch, one.structure)
+        _log.info("applies_directly", epoch=position.epoch)
+        enough = len(os.sched_getaffinity(0)) >= _ENOUGH_CORES
+        latest = time.monotonic() + (0 if enough else _LONGEST_WAIT)
+        idle = time.monotonic() + (0 if enough else _IDLE)
+        with self._log.following(offset) as read:
+            while not self._ended:
+                if records := read(_MAX_EPOCHS, _POLL):
+                    self._apply(TrackerOutput.of(list(tracked(versions, records, topic))))
+                    idle = time.monotonic() + (0 if enough else _IDLE)
+                if (now := time.monotonic()) > latest or (not records and now > idle):
+                    self.spark_may_start.set()
+
+    def _apply(self, output: TrackerOutput) -> None:
+        """Apply epochs, or wait until Spark has."""
+        large = max((one.offset for one in output.epochs if one.record.rows > _LARGE_EPOCH_ROWS), default=-1)
+        while not self._ended and self._runner.position.epochs_offset < large:
+            self.spark_may_start.set()
+            self._over.wait(_POLL)
+        while not self._ended:
+            try:
+                self._runner.apply(output, min(_SLICE_ROWS, self._config.max_batch_rows))
+                return
+            except StopQuery:
+                # Spark's batch comes between two slices, or the run ends.
+                self._over.wait(_MOMENT)
