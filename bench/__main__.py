@@ -1,4 +1,4 @@
-"""``python -m bench [--copy | --backlog NAME | --all] [--rows N]``: measure, compare, print, write a JSON file."""
+"""``python -m bench [--copy | --backlog NAME | --all | --cluster]``: measure, compare, print, write a JSON file."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from types import FrameType
 
 from bench import debezium, drain
 from bench.backlog import Backlog, make_backlog
+from bench.cluster import measure_cluster
 from bench.copy import TURNS, measure_copy
 from bench.copy_result import print_copy
 from bench.lag import measure_lag
@@ -49,6 +50,8 @@ def main() -> int:
         codes = [_run(partial(_backlog, name, arguments.rows, arguments.peer, out)) for name in names]
     elif arguments.copy:
         codes = [_run(partial(_copy, arguments.rows or _COPIED_ROWS, arguments.turns, out))]
+    elif arguments.cluster:
+        codes = [_run(partial(_cluster, arguments.rows or SHAPES["hot"].rows, out))]
     else:
         codes = [_run(partial(_whole, arguments.rows or SHAPES["hot"].rows, out))]
     return max(codes)
@@ -68,6 +71,11 @@ def _parser() -> argparse.ArgumentParser:
         help=f"measure only the whole drain of one backlog ({shapes})",
     )
     kind.add_argument("--all", action="store_true", help="measure the whole drain of each backlog")
+    kind.add_argument(
+        "--cluster",
+        action="store_true",
+        help="measure the consumer on a Spark cluster of one and two executors",
+    )
     parser.add_argument(
         "--peer",
         choices=["debezium"],
@@ -110,6 +118,18 @@ def _copy(rows: int, turns: int, out: Path, directory: Path) -> bool:
     result.write(out)
     talk.print(f"written to {out}")
     return result.equal
+
+
+def _cluster(rows: int, out: Path, directory: Path) -> bool:
+    with _backlog_and_kafka(directory, "hot", rows) as (backlog, kafka):
+        found = measure_cluster(directory, backlog, kafka, rows, talk).as_dict()
+    ratio, one, two = (found[name] for name in ("ratio", "one_rows_per_s", "two_rows_per_s"))
+    console().print(
+        f"two executors {two:,.0f} rows/s, one {one:,.0f}: {ratio} times, on {found['cores']} cores"
+    )
+    write_merged(out, {"cluster": found, "backlogs": {}})
+    talk.print(f"written to {out}")
+    return bool(found["equal"])
 
 
 def _whole(rows: int, out: Path, directory: Path) -> bool:

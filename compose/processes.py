@@ -13,7 +13,7 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -80,7 +80,9 @@ class ProcessId:
         wait_until(lambda: not self.alive(), 10)
 
 
-def spawn(command: Sequence[str], log: Path, cwd: Path) -> ProcessId:
+def spawn(
+    command: Sequence[str], log: Path, cwd: Path, environment: Mapping[str, str] | None = None
+) -> ProcessId:
     """Start ``command`` in its own session, with its output appended to ``log``."""
     with log.open("ab") as output:
         child = subprocess.Popen(
@@ -89,6 +91,7 @@ def spawn(command: Sequence[str], log: Path, cwd: Path) -> ProcessId:
             stdout=output,
             stderr=subprocess.STDOUT,
             cwd=cwd,
+            env=environment,
             start_new_session=True,
         )
     child.returncode = 0  # from now on it is watched by its identity, and may outlive this process

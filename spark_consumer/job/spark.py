@@ -49,8 +49,6 @@ _DEFAULTS = {
     "spark.ui.enabled": "false",
     "spark.ui.killEnabled": "false",
     "spark.ui.showConsoleProgress": "false",
-    "spark.driver.host": "127.0.0.1",
-    "spark.driver.bindAddress": "127.0.0.1",
     "spark.sql.session.timeZone": "UTC",
     # The state is one row for each table, and each shuffle partition costs a commit of its state store per batch.
     "spark.sql.shuffle.partitions": "1",
@@ -81,9 +79,12 @@ _DEFAULTS = {
     # Otherwise consumers of finished slices would stay open for five minutes.
     "spark.kafka.consumer.cache.timeout": "1m",
     "spark.driver.memory": "1g",
+    "spark.executor.extraJavaOptions": _JVM,
     # Spark's own expression, with the options of Kafka's login and key. Spark hides the values of matching options.
     "spark.redaction.regex": r"(?i)secret|password|token|access[.]?key|jaas|keystore",
 }
+# Executors on other machines have to reach the driver.
+_LOCAL = {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
 _log = structlog.get_logger()
 
 # Lines with a reason in the output of a JVM that does not start.
@@ -192,6 +193,8 @@ def start_spark(config: ConsumerConfig, start: JvmStart | None = None) -> SparkS
         _log.warning("folder_open_to_others", folder=str(config.checkpoint_dir), others_may=others)
     make_folder(config.channel_dir)
     settings = {**_DEFAULTS, **config.spark_conf}
+    if settings["spark.master"].startswith("local"):
+        settings = {**_LOCAL, **settings}
     shared = f"{_ARCHIVE}{config.class_archive}" if config.class_archive else ""
     java = f"{_JVM} {shared} -Dlog4j2.configurationFile=file:{_LOGGING} -Dtailrace.spark.log={log}"
     extra = settings.get("spark.driver.extraJavaOptions", "")
