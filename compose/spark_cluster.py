@@ -7,7 +7,6 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from compose.processes import ProcessId, free_port, spawn, wait_until
-from schemas.access.private_files import opener
 from schemas.errors import StackError
 from tailrace.artifacts.maven import pyspark_jars
 
@@ -67,8 +66,9 @@ class SparkCluster:
             "authenticate.secret": self._secret,
             "network.crypto.enabled": "true",
         }
-        with open(self.directory / "spark.properties", "w", opener=opener) as file:
-            file.writelines(f"spark.{name}={value}\n" for name, value in settings.items())
+        properties = self.directory / "spark.properties"
+        properties.touch(0o600)
+        properties.write_text("".join(f"spark.{name}={value}\n" for name, value in settings.items()))
         self._spawn("master", _MASTER, "--port", str(self._port))
         self._await("master", "I have been elected leader", 1)
         for number in range(self.workers):

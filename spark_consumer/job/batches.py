@@ -10,10 +10,9 @@ import time
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import structlog
-from pyspark.sql import DataFrame
 
 from schemas.crashpoints import reached
 from schemas.errors import NOTHING_APPLIED, LogError, Where
@@ -30,6 +29,9 @@ from spark_consumer.job.progress import Counters
 from spark_consumer.job.recovered import skip_recovered
 from spark_consumer.rules.config import ConsumerConfig
 from spark_consumer.sinks.sink import Sink
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
 
 _log = structlog.get_logger()
 # Number of offsets to read back at the start, to find the end of each partition's rows.

@@ -17,7 +17,7 @@ from pyspark import SparkContext
 from pyspark.sql import DataFrame, SparkSession
 
 from schemas.access.server_url import ServerUrl
-from spark_consumer.epochs.tracker import SEED_DDL, track
+from spark_consumer.epochs.spark_tracker import SEED_DDL, track
 from spark_consumer.job.spark import start_spark
 from spark_consumer.rules.config import ConsumerConfig
 

@@ -4,7 +4,7 @@ Spark starts it by ``spark.python.daemon.module``. Otherwise each worker would i
 itself, at one to two seconds of CPU.
 
 Like the JVM, the daemon and its workers ignore signals that are meant for the driver
-(``spark_consumer.job.ignored_signals``).
+(``spark_consumer.job.jvm.ignored_signals``).
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Any
 
 import pyspark.daemon
 
-from spark_consumer.job.ignored_signals import SIGNALS
+from spark_consumer.job.jvm.ignored_signals import SIGNALS
 
 _MODULES = (
     "pandas",
@@ -30,7 +30,8 @@ _MODULES = (
     "schemas.sql.literals",
     "spark_consumer.apply.prepared",
     "spark_consumer.rows.render",
-    "spark_consumer.epochs.tracker",
+    "spark_consumer.epochs.spark_tracker",
+    "spark_consumer.rows.executors",
 )
 
 

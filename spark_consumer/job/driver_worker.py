@@ -6,9 +6,10 @@ the start (``tailrace/artifacts/spark.py``), even if the process no longer exist
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from pyspark.sql import SparkSession
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 _MODULE = "transform_with_state_driver_worker"
 _QUERY_THREAD = "stream execution thread"

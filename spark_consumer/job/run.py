@@ -7,36 +7,31 @@ import time
 from collections.abc import Callable
 from contextlib import closing, suppress
 from functools import partial
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import structlog
-from pyspark.sql import DataFrame, SparkSession
 
 from schemas.access.kafka_security import KafkaRefused
 from schemas.errors import LogError, TailraceError
 from spark_consumer.apply.retry import RetryTimer
 from spark_consumer.epochs.letter_case import with_servers_letter_case
 from spark_consumer.epochs.log_reader import LogReader
-from spark_consumer.epochs.position import Position
 from spark_consumer.epochs.start import resume_offset
 from spark_consumer.epochs.stop_condition import StopCondition, stop_condition_of
-from spark_consumer.epochs.tracker import SEED_DDL, open_stream, seed_rows, track
 from spark_consumer.job.batches import BatchRunner
 from spark_consumer.job.checkpoint import Checkpoint, in_use
 from spark_consumer.job.direct import DirectBatches
 from spark_consumer.job.driver_worker import is_awaited_in_vain
+from spark_consumer.job.jvm.process import JVM_TIMEOUT, JvmLost, jvm_end, lost
 from spark_consumer.job.progress import Counters
-from spark_consumer.job.spark import JVM_TIMEOUT, JvmLost, jvm_end, lost
-from spark_consumer.job.warm_up import warm_up
 from spark_consumer.rows.failures import SparkFailed, explain
 from spark_consumer.rows.slice_rows import SliceRows
 from spark_consumer.rules.config import ConsumerConfig
 from spark_consumer.sinks.sink import Sink
 
-# Offsets of one micro-batch. It only limits memory: a stop waits for a slice, not for the micro-batch.
-_MAX_OFFSETS = 500
-# How often a micro-batch begins. In between epochs are applied directly.
-_WITH_DIRECT, _ALONE = "5 seconds", "0 seconds"
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
 _POLL = 0.05
 _LOOK = 5.0  # seconds between two looks at a query that has no batch yet
 _MOMENT = 1.0  # seconds
@@ -209,17 +204,17 @@ class Queries:
         return None if self._runner.ended else self._spark
 
     def _apply_with(self, spark: SparkSession) -> BaseException | None:
+        # Spark's modules take a second to import, so this is done only once it has started.
+        from spark_consumer.job.warm_up import warm_up
+
         self._warming = self._warming or warm_up(spark, self._config, self._log)
-        position = self._sink.position
-        offset = resume_offset(position, self._log)
-        kept = self._checkpoint.ready(position, self._log)
-        failure = self._query(spark, position, offset)
+        kept = self._checkpoint.ready(self._sink.position, self._log)
+        failure = self._query(spark)
         reason = self._runner.failure if self._runner.failed_in_tracker else failure
         if reason is not None and kept and self._checkpoint_is_at_fault(reason):
             self._checkpoint.set_aside(f"the query cannot resume from it: {_first_line(reason)}")
             self._runner.reset()
-            position = self._sink.position
-            failure = self._query(spark, position, resume_offset(position, self._log))
+            failure = self._query(spark)
         return failure
 
     def _micro_batch(self, spark: SparkSession, frame: DataFrame, number: int) -> None:
@@ -249,16 +244,12 @@ class Queries:
         error = explain(failure, None, self._log)
         return not read and not isinstance(error, KafkaRefused) and not error.retryable
 
-    def _query(self, spark: SparkSession, position: Position, offset: int) -> BaseException | None:
+    def _query(self, spark: SparkSession) -> BaseException | None:
         """Run one streaming query to its end. Returns its failure; None if we ended it ourselves."""
-        stream = open_stream(spark, self._config, offset, _MAX_OFFSETS)
-        writer = (
-            track(stream, self._seed(spark, position), self._config.epochs_topic)
-            .writeStream.foreachBatch(partial(self._micro_batch, spark))
-            .option("checkpointLocation", str(self._checkpoint.path))
-            .trigger(processingTime=_WITH_DIRECT if self._config.applies_directly else _ALONE)
-            .queryName(f"tailrace-{self._config.channel}-{position.fencing_token}")
-        )
+        from spark_consumer.job.stream import query_after
+
+        position, apply = self._sink.position, partial(self._micro_batch, spark)
+        writer = query_after(position, spark, self._config, self._log, self._checkpoint, apply)
         try:
             query = writer.start()
         except Exception as error:
@@ -312,14 +303,6 @@ class Queries:
             if time.monotonic() > deadline:
                 break
             time.sleep(_POLL)
-
-    def _seed(self, spark: SparkSession, position: Position) -> DataFrame:
-        """Return the tracker's state for a new checkpoint: every structure up to the position."""
-        rows = []
-        if not self._checkpoint.path.exists():
-            rows = seed_rows(self._log.structures(position.epoch))
-            _log.info("tracker_seeded", structures=len(rows), epoch=position.epoch)
-        return spark.createDataFrame(rows, SEED_DDL)
 
 
 def _first_line(error: BaseException | None) -> str:

@@ -5,13 +5,8 @@ from __future__ import annotations
 import logging
 import os
 import re
-import signal
-import subprocess
 import sys
-from collections.abc import Callable, Iterator, Mapping
-from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import contextmanager, suppress
-from functools import partial
+from collections.abc import Mapping
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -23,16 +18,15 @@ from pyspark.errors.exceptions.captured import CapturedException
 from pyspark.sql import SparkSession
 
 from schemas.access.private_files import make_folder
-from schemas.errors import ConfigError, LogError, TailraceError
-from spark_consumer.job.jvm import JvmEnded, JvmStart, launch
+from schemas.errors import ConfigError, TailraceError
+from spark_consumer.job.jvm.launch import JvmEnded, launch
+from spark_consumer.job.jvm.process import JVM_TIMEOUT, JvmStart, exit_code, how_ended, lost, runs
 from spark_consumer.rows.failures import SparkFailed, cause_of
 from spark_consumer.rules.config import ConsumerConfig
 
 # Without the optimizing compiler the start is a second faster and takes a third less CPU. The JVM only moves bytes,
 # and a killed consumer should be back soon. The heap is small, so the simplest collector is the fastest.
 _JVM = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
-#: seconds between the first call that the JVM does not answer and the moment when its end is known
-JVM_TIMEOUT = 5.0
 _LOGGING = Path(__file__).with_name("log4j2.xml")
 _CONNECT_S = 600
 _DEFAULTS = {
@@ -94,86 +88,9 @@ _REASON = re.compile(r"ERROR|Error|Exception|Invalid|Unrecognized|Could not|Impr
 _ARCHIVE = "-Xshare:auto -Xlog:cds=off -Xlog:cds+dynamic=off -Xlog:class+path=off -XX:SharedArchiveFile="
 
 
-class StartingSpark:
-    """A Spark that starts in the background once it is asked for.
-
-    Attributes:
-        session: the future session; None before the first question.
-    """
-
-    def __init__(self, start: Callable[[], Future[SparkSession]]) -> None:
-        self._start = start
-        self.session: Future[SparkSession] | None = None
-
-    def __call__(self) -> SparkSession | None:
-        """Return the session, or None while Spark starts. Raises TailraceError, if it has not started."""
-        self.session = self.session or self._start()
-        if not self.session.done():
-            return None
-        try:
-            return self.session.result()
-        except TailraceError:
-            raise
-        except Exception as error:
-            if (ended := jvm_end(JVM_TIMEOUT)) is None:
-                raise
-            raise lost(ended) from error
-
-
-@contextmanager
-def running_spark(config: ConsumerConfig) -> Iterator[StartingSpark]:
-    """Yield Spark, and stop it at the end, also if it is still starting."""
-    start = JvmStart()
-    with ThreadPoolExecutor(1, thread_name_prefix="spark") as starter:
-        spark = StartingSpark(partial(starter.submit, start_spark, config, start))
-        try:
-            yield spark
-        finally:
-            if spark.session is not None:
-                if not spark.session.done():
-                    start.give_up()
-                with suppress(Exception):
-                    spark.session.result().stop()
-
-
-class JvmLost(LogError):
-    """TR563: Spark's JVM has ended."""
-
-
-def lost(ended: str) -> JvmLost:
-    """Return the error for a JVM that has ended; ``ended`` describes how."""
-    return JvmLost(
-        "TR563",
-        f"Spark's JVM terminated, {ended}",
-        hint="restart the consumer: it continues from its position. spark.log beside the checkpoint may have the"
-        " reason; if the kernel killed it for lack of memory, see spark.driver.memory",
-        another_start=True,
-    )
-
-
 def _not_py4j(record: logging.LogRecord) -> bool:
     # About a lost JVM py4j writes to the root logger.
     return "py4j" not in record.pathname
-
-
-def jvm_end(timeout: float = 0.0) -> str | None:
-    """Return how Spark's JVM ended; None if it still runs after ``timeout`` seconds."""
-    code = _exit_code(timeout)
-    return None if code is None else _how(code)
-
-
-def _exit_code(timeout: float = 0.0) -> int | None:
-    process = getattr(SparkContext._gateway, "proc", None)
-    if process is None:
-        return None
-    try:
-        return int(process.wait(timeout))
-    except subprocess.TimeoutExpired:
-        return None
-
-
-def _how(code: int) -> str:
-    return f"killed by {signal.Signals(-code).name}" if code < 0 else f"with exit code {code}"
 
 
 def start_spark(config: ConsumerConfig, start: JvmStart | None = None) -> SparkSession:
@@ -213,7 +130,7 @@ def start_spark(config: ConsumerConfig, start: JvmStart | None = None) -> SparkS
     except Exception as error:
         # A JVM that answers is alive; the end of another one is known a moment after a call has failed.
         answered = isinstance(error, CapturedException | Py4JJavaError)
-        if (code := _exit_code(0.0 if answered else JVM_TIMEOUT)) is not None:
+        if (code := exit_code(0.0 if answered else JVM_TIMEOUT)) is not None:
             raise _ended_early(config, code, log, begin) from error
         raise _refused(config, cause_of(error), log) from error
     # It would print a stack trace when the JVM ends, which the session's user gets as an exception.
@@ -228,6 +145,7 @@ def _session(
     if SparkContext._gateway is None:
         SparkContext._gateway = launch(settings, secrets, log, start)
         SparkContext._jvm = SparkContext._gateway.jvm
+        runs(SparkContext._gateway.proc)
     conf = SparkConf(loadDefaults=False).setAll(list(settings.items()))
     session: SparkSession = SparkSession.builder.config(conf=conf).getOrCreate()
     # Spark checks the settings of spark.sql only now.
@@ -238,14 +156,14 @@ def _session(
 def _ended_early(config: ConsumerConfig, code: int, log: Path, begin: int) -> TailraceError:
     """Return the error for a JVM that ended while Spark started, with the reason from its log after ``begin``."""
     if code < 0:
-        return lost(_how(code))
+        return lost(how_ended(code))
     with log.open("rb") as file:
         file.seek(begin)
         lines = file.read().decode(errors="replace").splitlines()
     said = ((line, after) for line, after in pairwise([*lines, ""]) if _REASON.search(line))
     # After "Error occurred during initialization of VM" the next line is the reason.
     why = next((line if ":" in line else f"{line}: {after}".strip(": ") for line, after in said), "")
-    return _refused(config, cause_of(Exception(why)) if why else f"its JVM ended {_how(code)}", log)
+    return _refused(config, cause_of(Exception(why)) if why else f"its JVM ended {how_ended(code)}", log)
 
 
 def _refused(config: ConsumerConfig, why: str, log: Path) -> TailraceError:

@@ -11,7 +11,8 @@ from pyspark.sql import SparkSession
 from schemas.wire.epoch import OffsetRange
 from spark_consumer.epochs.fetch import ALL_KEYS, TopicReader
 from spark_consumer.epochs.log_reader import LogReader
-from spark_consumer.rows.reader import on_executors, read_range
+from spark_consumer.rows.executors import on_executors
+from spark_consumer.rows.reader import read_range
 from spark_consumer.rows.results import Result
 from spark_consumer.rules.config import ConsumerConfig
 

@@ -1,4 +1,4 @@
-"""Reads and processes a slice's rows on the executors, and explains why rows cannot be read."""
+"""Reads and processes a slice's rows in tasks, and explains why rows cannot be read."""
 
 from __future__ import annotations
 
@@ -6,9 +6,6 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-
-import pyarrow as pa
-from pyspark.sql import SparkSession
 
 from schemas.errors import DownstreamError, LogError, TailraceError
 from schemas.wire.epoch import OffsetRange
@@ -25,7 +22,7 @@ from spark_consumer.epochs.log_reader import LogReader
 from spark_consumer.epochs.slices import Slice
 from spark_consumer.rows.failures import explain
 from spark_consumer.rows.render import UnevaluableRow, UnknownHeader
-from spark_consumer.rows.results import SCHEMA_DDL, Result, TaskFailure, decoded, encoded
+from spark_consumer.rows.results import Result, TaskFailure
 from spark_consumer.rows.slice_rows import RangeRows, RunWork, SliceRows, Work, runs_of
 
 # The rows that a task holds at a time. Only a transaction larger than a usual slice has more. Then several tasks read
@@ -60,30 +57,6 @@ def outcomes(process: Process, numbers: Iterable[int]) -> Iterator[Result]:
             return
 
 
-def task(process: Process) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
-    """Return the function that Spark runs in each task; its input is numbers, its output what ``process`` returns.
-
-    Failures are results too, because Spark would retry a failed task immediately.
-    """
-
-    def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        numbers = (number for batch in batches for number in batch.column(0).to_pylist())
-        yield from encoded(outcomes(process, numbers))
-
-    return run
-
-
-def on_executors(spark: SparkSession) -> RunTasks:
-    """Return a function that runs tasks in Spark's Python workers."""
-
-    def run(numbers: int, most: int, process: Process) -> list[Result]:
-        # Where no more can run at a time anyway, each number is a task, and a worker that is done takes the next one.
-        tasks = numbers if spark.sparkContext.defaultParallelism <= most else min(numbers, most)
-        return decoded(spark.range(0, numbers, 1, tasks).mapInArrow(task(process), SCHEMA_DDL).toArrow())
-
-    return run
-
-
 # They wait for Kafka and the downstream side by side, each with connections of its own.
 _threads = ThreadPoolExecutor(_MOST_THREADS, thread_name_prefix="task")
 
@@ -102,9 +75,9 @@ class Executors:
     def __init__(self) -> None:
         self._run: RunTasks = in_this_process
 
-    def use(self, spark: SparkSession) -> None:
-        """From now on run tasks on this Spark's executors."""
-        self._run = on_executors(spark)
+    def use(self, run: RunTasks) -> None:
+        """From now on run tasks with ``spark_consumer.rows.executors.on_executors``."""
+        self._run = run
 
     def __call__(self, numbers: int, most: int, process: Process) -> list[Result]:
         return self._run(numbers, most, process)

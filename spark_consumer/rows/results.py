@@ -1,17 +1,11 @@
-"""Result types that executors send to the driver, and their Arrow encoding.
+"""Result types of tasks, which executors send to the driver.
 
 There may be one for each row, so they are named tuples: a dataclass costs three times as much to create and to send.
-They are pickled and pass through the JVM between a Python worker and the driver. Its heap is small, so large pickles
-are sent in pieces, which are joined here.
 """
 
 from __future__ import annotations
 
-import pickle
-from collections.abc import Iterable, Iterator
-from typing import Any, NamedTuple
-
-import pyarrow as pa
+from typing import NamedTuple
 
 
 class RowTally(NamedTuple):
@@ -180,52 +174,3 @@ Result = (
     | ArrowRows
     | TaskFailure
 )
-
-SCHEMA = pa.schema([("piece", pa.binary()), ("last", pa.bool_())])
-SCHEMA_DDL = "piece binary, last boolean"
-# Results that are pickled together. A statement with many rows has up to 1 MiB.
-_GROUP_RESULTS = 1024
-_GROUP_BYTES = 4 << 20
-_PIECE_BYTES = 4 << 20
-
-
-def encoded(results: Iterable[Result]) -> Iterator[pa.RecordBatch]:
-    """Encode results as record batches of ``SCHEMA``."""
-    group: list[Result] = []
-    size = 0
-    for result in results:
-        group.append(result)
-        size += _size(result)
-        if len(group) == _GROUP_RESULTS or size >= _GROUP_BYTES:
-            yield from _pieces(group)
-            group, size = [], 0
-    if group:
-        yield from _pieces(group)
-
-
-def decoded(table: Any) -> list[Result]:
-    """Decode results from the Arrow table of all record batches; those of each task are in order."""
-    found: list[Result] = []
-    pieces: list[Any] = []
-    for piece, last in zip(*table.columns, strict=True):
-        pieces.append(piece.as_buffer())
-        if last.as_py():
-            found += pickle.loads(b"".join(pieces))
-            pieces.clear()
-    return found
-
-
-def _pieces(group: list[Result]) -> Iterator[pa.RecordBatch]:
-    whole = pickle.dumps(group, pickle.HIGHEST_PROTOCOL)
-    for begin in range(0, len(whole), _PIECE_BYTES):
-        end = begin + _PIECE_BYTES
-        piece = [pa.array([whole[begin:end]], pa.binary()), pa.array([end >= len(whole)])]
-        yield pa.RecordBatch.from_arrays(piece, schema=SCHEMA)
-
-
-def _size(result: Result) -> int:
-    size = 0
-    for field in result.change if type(result) is ChangeToShare else result:
-        if type(field) is bytes:
-            size += len(field)
-    return size

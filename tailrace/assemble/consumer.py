@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
-from typing import Any
-
-from pyspark.sql import SparkSession
+from typing import TYPE_CHECKING, Any
 
 from spark_consumer.apply.workers.spark_pool import executors
 from spark_consumer.epochs.epoch_transactions import TransactionReader
@@ -22,6 +20,9 @@ from spark_consumer.rows.reader import Executors, SliceReader
 from spark_consumer.rules.config import ConsumerConfig
 from spark_consumer.sinks.sink import Sink
 from tailrace.assemble.sink import open_sink
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 
 def consumer(
@@ -58,6 +59,12 @@ def consumer(
         )
         tasks = Executors()
         rows = SliceReader(tasks, source, log)
+
+        def use_executors(session: SparkSession) -> None:
+            from spark_consumer.rows.executors import on_executors
+
+            tasks.use(on_executors(session))
+
         runner = BatchRunner(config, sink, log, TransactionReader(config, log), condition, stop, counters)
         owner = CheckpointOwner(config.channel, config.prefix, position.ledger_uuid)
         checkpoint = Checkpoint(config.channel_dir, owner)
@@ -65,7 +72,7 @@ def consumer(
         return Queries(
             config,
             spark,
-            tasks.use,
+            use_executors,
             sink,
             LogReader(config),
             rows,

@@ -13,7 +13,6 @@ from spark_consumer.apply.workers.pool import WorkerPool
 from spark_consumer.epochs.log_reader import LogReader
 from spark_consumer.rows.slice_rows import SliceRows
 from spark_consumer.rules.config import ConsumerConfig
-from spark_consumer.sinks.parquet.sink import open_files
 from spark_consumer.sinks.server import ServerSink, open_server
 from spark_consumer.sinks.sink import Sink
 from spark_consumer.target.session import Session
@@ -26,6 +25,9 @@ def open_sink(config: ConsumerConfig, log: LogReader, worker_pool: WorkerPool | 
         worker_pool: applies the parts of slices; needed with several workers.
     """
     if config.files is not None:
+        # It imports Arrow, which a server does not need.
+        from spark_consumer.sinks.parquet.sink import open_files
+
         return open_files(config, config.files, log)
     logged = LoggedTables(log.tables, log.structures)
     return open_server(config, log, partial(server_sink, log, logged, None, worker_pool))

@@ -73,7 +73,7 @@ def consume(
 
 
 def _run(config: Config, settings: ConsumerConfig, stop: threading.Event) -> None:
-    from spark_consumer.job.spark import running_spark
+    from spark_consumer.job.starting import running_spark
     from tailrace.probe_kafka import probe
 
     probe(settings.bootstrap_servers, settings.kafka_security)

@@ -25,8 +25,9 @@ from schemas.errors import LogError
 from schemas.wire.epoch import OffsetRange
 from spark_consumer.epochs.fetch import ALL_KEYS, TopicReader
 from spark_consumer.epochs.log_reader import LogReader
-from spark_consumer.rows.reader import read_range, task
-from spark_consumer.rows.results import SCHEMA, RowTally, TaskFailure, decoded
+from spark_consumer.rows.executors import SCHEMA, decoded, task
+from spark_consumer.rows.reader import read_range
+from spark_consumer.rows.results import RowTally, TaskFailure
 from spark_consumer.rules.config import ConsumerConfig
 from tailrace.probe_kafka import probe
 from tailrace.reader import EpochReader

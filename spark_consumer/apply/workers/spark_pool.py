@@ -5,12 +5,14 @@ from __future__ import annotations
 import pickle
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
-
-from pyspark.sql import SparkSession
+from typing import TYPE_CHECKING
 
 from spark_consumer.apply.prepared import WorkerPart
 from spark_consumer.apply.workers.apply_part import run_parts
 from spark_consumer.apply.workers.pool import PartContext, PartResult, WorkerPool
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 
 def executors(spark: Callable[[], SparkSession]) -> WorkerPool:

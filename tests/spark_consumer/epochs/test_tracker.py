@@ -13,14 +13,8 @@ from schemas.errors import LogError
 from schemas.structure import TableStructure
 from schemas.wire.epoch import EPOCH_KEY, EpochCommitted, StructureVersion, TableTouched
 from schemas.wire.log_records import FOREIGN, OTHER_VERSION
-from spark_consumer.epochs.tracker import (
-    BROKEN,
-    EPOCH,
-    STRUCTURE,
-    UNKNOWN,
-    SchemaTracker,
-    TrackerOutput,
-)
+from spark_consumer.epochs.spark_tracker import SchemaTracker
+from spark_consumer.epochs.tracker import BROKEN, EPOCH, STRUCTURE, UNKNOWN, TrackerOutput
 from tests.support.epochs.fake_topic import integer
 from tests.support.epochs.records import epoch_record, version_record
 

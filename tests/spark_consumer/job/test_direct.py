@@ -22,8 +22,8 @@ from schemas.structure import TableStructure
 from schemas.wire.epoch import TableChanged
 from spark_consumer.epochs.position import Position
 from spark_consumer.epochs.slices import Slice
+from spark_consumer.job.jvm.process import lost
 from spark_consumer.job.progress import Counters
-from spark_consumer.job.spark import lost
 from spark_consumer.plan.counters import Applied
 from spark_consumer.rules.config import ConsumerConfig
 from tailrace.assemble.consumer import consumer

@@ -9,7 +9,7 @@ import pytest
 
 from schemas.access.server_url import ServerUrl
 from schemas.errors import TailraceError
-from spark_consumer.job.jvm import _UnauthenticatedStream, _write_properties
+from spark_consumer.job.jvm.launch import _UnauthenticatedStream, _write_properties
 from spark_consumer.job.spark import _ended_early
 from spark_consumer.rules.config import ConsumerConfig
 

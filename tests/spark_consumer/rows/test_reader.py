@@ -12,8 +12,9 @@ from hypothesis import strategies as st
 
 from schemas.errors import DownstreamError
 from spark_consumer.epochs.slices import LoggedEpoch, Slice
-from spark_consumer.rows.reader import InvalidRecord, task
-from spark_consumer.rows.results import SCHEMA, Result, RowTally, TaskFailure, decoded
+from spark_consumer.rows.executors import SCHEMA, decoded, task
+from spark_consumer.rows.reader import InvalidRecord
+from spark_consumer.rows.results import Result, RowTally, TaskFailure
 from spark_consumer.rows.slice_rows import runs_of
 from tests.support.epochs.records import epoch_record
 

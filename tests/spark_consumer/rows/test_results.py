@@ -10,11 +10,11 @@ from hypothesis import strategies as st
 from schemas.access.kafka_security import KafkaRefused
 from schemas.errors import DownstreamError, EventId, Where
 from spark_consumer.epochs.fetch import InvalidRow, NoResponse
-from spark_consumer.rows import results
+from spark_consumer.rows import executors
+from spark_consumer.rows.executors import SCHEMA, decoded, encoded
 from spark_consumer.rows.reader import InvalidRecord
 from spark_consumer.rows.render import UnevaluableRow, UnknownHeader
 from spark_consumer.rows.results import (
-    SCHEMA,
     ArrowRows,
     ChangeToShare,
     Inserts,
@@ -23,8 +23,6 @@ from spark_consumer.rows.results import (
     RowTally,
     RowToShare,
     TaskFailure,
-    decoded,
-    encoded,
 )
 from spark_consumer.target.tables import TableAltered
 
@@ -50,8 +48,8 @@ def sent(given_results: list[Result]) -> pa.Table:
 @given(st.lists(kinds))
 def test_results_come_back_whole_from_small_pieces(given_results: list[Result]) -> None:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(results, "_PIECE_BYTES", 16)
-        patch.setattr(results, "_GROUP_BYTES", 40)
+        patch.setattr(executors, "_PIECE_BYTES", 16)
+        patch.setattr(executors, "_GROUP_BYTES", 40)
         table = sent(given_results)
         assert all(len(piece.as_py()) <= 16 for piece in table.column("piece"))
         found = decoded(table)

@@ -10,7 +10,6 @@ from __future__ import annotations
 import os
 import subprocess
 import tempfile
-import threading
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -23,7 +22,8 @@ from pyspark.java_gateway import ensure_callback_server_started, launch_gateway
 from pyspark.serializers import UTF8Deserializer, read_int
 
 from schemas.access.private_files import opener
-from spark_consumer.job.ignored_signals import ignoring_signals
+from spark_consumer.job.jvm.ignored_signals import ignoring_signals
+from spark_consumer.job.jvm.process import JvmStart
 
 _POLL = 0.02
 # The kernel allows 108 bytes for a socket's path; Spark's names need 43 of them.
@@ -44,29 +44,6 @@ class JvmEnded(Exception):
     def __init__(self, code: int) -> None:
         super().__init__(code)
         self.code = code
-
-
-class JvmStart:
-    """A start of the JVM, which another thread may give up."""
-
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._process: subprocess.Popen[bytes] | None = None
-        self._given_up = False
-
-    def began(self, process: subprocess.Popen[bytes]) -> None:
-        """Name the process."""
-        with self._lock:
-            self._process = process
-            if self._given_up:
-                process.kill()
-
-    def give_up(self) -> None:
-        """Kill the process, now or as soon as there is one."""
-        with self._lock:
-            self._given_up = True
-            if self._process is not None:
-                self._process.kill()
 
 
 def launch(settings: Mapping[str, str], secrets: Mapping[str, str], log: Path, start: JvmStart) -> Any:

@@ -1,0 +1,1 @@
+"""Starts Spark's JVM, guards its connections, and knows its end."""
