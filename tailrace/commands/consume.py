@@ -19,6 +19,7 @@ from tailrace.commands.options import (
 )
 
 if TYPE_CHECKING:
+    from spark_consumer.job.starting import StartingSpark
     from spark_consumer.rules.config import ConsumerConfig
     from tailrace.config.model import Config
 
@@ -40,6 +41,8 @@ Until = Annotated[
 ]
 
 _CHECK_HOLDS = 5.0  # seconds
+# Seconds that a producer needs which starts at the same time. It should not have to share its cores with a JVM's start.
+_PRODUCERS_START = 5.0
 
 
 def consume(
@@ -98,7 +101,7 @@ def _run(config: Config, settings: ConsumerConfig, stop: threading.Event) -> Non
 
         # Producer and consumer may start in any order; only a bounded run does not wait for the log.
         bounded = settings.until_caught_up or settings.until
-        if not bounded and not _wait_for_log(settings, stop):
+        if not bounded and not _wait_for_log(settings, spark, stop):
             return
 
         counters = Counters()
@@ -110,8 +113,8 @@ def _run(config: Config, settings: ConsumerConfig, stop: threading.Event) -> Non
             consumer(settings, spark, counters, check_again).run(stop)
 
 
-def _wait_for_log(settings: ConsumerConfig, stop: threading.Event) -> bool:
-    """Wait until the log has its first epoch. Return false if stopped before."""
+def _wait_for_log(settings: ConsumerConfig, spark: StartingSpark, stop: threading.Event) -> bool:
+    """Wait until the log has its first epoch, while Spark starts. Return false if stopped before."""
     import structlog
 
     from schemas.errors import LogError
@@ -120,6 +123,7 @@ def _wait_for_log(settings: ConsumerConfig, stop: threading.Event) -> bool:
     from tailrace.status.position import log_exists
 
     logged = False
+    begin = time.monotonic()
     timer = RetryTimer(settings.retry_time, stop)
     while not stop.is_set():
         try:
@@ -135,5 +139,7 @@ def _wait_for_log(settings: ConsumerConfig, stop: threading.Event) -> bool:
         if not logged:
             structlog.get_logger().info("waiting_for_producer", topic=settings.epochs_topic)
             logged = True
+        if time.monotonic() - begin > _PRODUCERS_START:
+            spark()  # raises an error of its settings, too
         stop.wait(0.1)
     return False
