@@ -66,6 +66,20 @@ def read_more(data: bytes, pos: int, first: int) -> tuple[int, int]:
     raise ValueError("a number has more bytes than a long")
 
 
+def read_lines(target: str) -> list[str]:
+    """Return generated lines that read a zig-zag value at ``v[p]``; those of up to three bytes without a call."""
+    return [
+        f"{target} = v[p]; p += 1",
+        f"if {target} > 127:",
+        "    _b = v[p]",
+        f"    if _b < 128: {target} += (_b << 7) - 128; p += 1",
+        "    else:",
+        "        _c = v[p + 1]",
+        f"        if _c < 128: {target} += (_b << 7) + (_c << 14) - 16512; p += 2",
+        f"        else: {target}, p = read_more(v, p, {target})",
+    ]
+
+
 def read_long(data: bytes, pos: int) -> tuple[int, int]:
     """Read an Avro ``int`` or ``long`` at ``pos``; returns it and the offset after it."""
     z = data[pos]

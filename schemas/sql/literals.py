@@ -19,7 +19,7 @@ from schemas.structure import Column, TableStructure
 from schemas.types import codec_of, literal_constants, union_tags
 from schemas.types.enum_set import ENUM
 from schemas.types.floating import DOUBLE, FLOAT, float_text
-from schemas.varint import read_more
+from schemas.varint import read_lines, read_more
 from schemas.wire.avro_schema import AFTER_AT, read_record, row_schema
 from schemas.wire.rows import HEADER_SIZE, key_prefix
 
@@ -256,10 +256,8 @@ def compile_copied(
     # Behind the after image: the union branch of `before`, then the number in the epoch, and the epoch.
     place = [
         "p += 1",
-        "n = v[p]; p += 1",
-        "if n > 127: n, p = read_more(v, p, n)",
-        "m = v[p]; p += 1",
-        "if m > 127: m, p = read_more(v, p, m)",
+        *read_lines("n"),
+        *read_lines("m"),
     ]
     values = _values(columns, set(writable), "s", filled)
     body = [

@@ -17,6 +17,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from schemas.structure import Column
+from schemas.varint import read_lines
 
 Lines = list[str]
 
@@ -149,7 +150,6 @@ def any_field() -> Lines:
 def read_length(target: str) -> Lines:
     """Return rendering lines that read an Avro length into ``l`` and slice the value into ``target``."""
     return [
-        "l = v[p]; p += 1",
-        "if l > 127: l, p = read_more(v, p, l)",
+        *read_lines("l"),
         f"q = p + (l >> 1); {target} = v[p:q]; p = q",
     ]

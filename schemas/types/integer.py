@@ -8,7 +8,7 @@ from typing import Any
 
 from schemas.structure import Column
 from schemas.types.codec import Codec, Lines, NumberLine, number_field
-from schemas.varint import LOW, encode
+from schemas.varint import LOW, encode, read_lines
 
 TINY, SHORT, LONG, LONGLONG, INT24 = 1, 2, 3, 8, 9
 _SIZES = {TINY: 1, SHORT: 2, INT24: 3, LONG: 4, LONGLONG: 8}
@@ -81,8 +81,7 @@ class Integer(Codec):
                 "p = q",
             ]
         return [
-            "z = v[p]; p += 1",
-            "if z > 127: z, p = read_more(v, p, z)",
+            *read_lines("z"),
             f"{target} = NUMBER_TEXT[z] if z < 16384 else b'%d' % ((z >> 1) ^ -(z & 1))",
         ]
 
@@ -91,7 +90,6 @@ class Integer(Codec):
         if column.code == LONGLONG and column.unsigned:
             return ["q = p + 1 + (v[p] >> 1)", f"{target} = from_bytes(v[p+1:q], 'big'); p = q"]
         return [
-            "z = v[p]; p += 1",
-            "if z > 127: z, p = read_more(v, p, z)",
+            *read_lines("z"),
             f"{target} = (z >> 1) ^ -(z & 1)",
         ]

@@ -10,11 +10,11 @@ from schemas.codegen import compile_function, indent
 from schemas.structure import Column, TableStructure
 from schemas.types import codec_of, union_tags
 from schemas.types.json_avro import read_typed
-from schemas.varint import read_more
+from schemas.varint import read_lines, read_more
 from schemas.wire.avro_schema import AFTER_AT, OP_AT
 from schemas.wire.rows import key_prefix
 
-_READ_LONG = ["l = v[p]; p += 1", "if l > 127: l, p = read_more(v, p, l)"]
+_READ_LONG = read_lines("l")
 # Lines that skip a value, by Avro type.
 _SKIP = {
     "int": _READ_LONG,
