@@ -1,4 +1,4 @@
-"""Row values on the wire: their headers, and rows in parts."""
+"""Row values on the wire: their numbers, their headers, and rows in parts."""
 
 from __future__ import annotations
 
@@ -6,6 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from schemas.codegen import compile_function
+from schemas.varint import encode, read_lines, read_more
 from schemas.wire.rows import (
     HEADER_SIZE,
     PART,
@@ -54,3 +56,21 @@ def test_both_kinds_of_header_are_told_apart_and_made_equally_wide(name: bytes, 
     assert wide[:HEADER_SIZE] == widened(header)
     assert len(widened(header)) == HEADER_SIZE
     assert schema_name(header + envelope) == schema_name(wide) == name
+
+
+# The generated lines that read Avro's numbers, against the function that reads those of any size.
+_NAMES = {"read_more": read_more}
+_read = compile_function("read", "v, p", [*read_lines("z"), "return z, p"], _NAMES, "<read of a test>")
+_EDGES = [edge + near for edge in (0, *(1 << bits for bits in range(7, 64, 7))) for near in (-1, 0, 1)]
+
+
+@given(st.integers(0, (1 << 64) - 1) | st.sampled_from(_EDGES[1:]) | st.integers(0, 1 << 22))
+def test_a_number_is_read_with_its_end(zigzag: int) -> None:
+    data = b"x" + encode(zigzag)
+    assert _read(data + b"\xff", 1) == (zigzag, len(data))
+
+
+@given(st.integers(1 << 7, (1 << 64) - 1))
+def test_a_number_that_is_cut_off_is_refused(zigzag: int) -> None:
+    with pytest.raises(IndexError):
+        _read(encode(zigzag)[:-1], 0)
