@@ -4,7 +4,7 @@ PYTHON := .venv/bin/python
 # Options for the program behind demo and bench, for example: make demo ARGS=--keep
 ARGS :=
 # The test modules are distributed to this many processes, each with its own servers. Tests wait more than they compute.
-TEST_WORKERS := 3
+TEST_WORKERS := 4
 SHARED := -n $(TEST_WORKERS) --dist loadfile --no-loadscope-reorder
 
 .PHONY: help setup setup-sysbench artifacts classes demo test unit servers one golden fmt bench lint types contracts docs lock
