@@ -38,6 +38,7 @@ from spark_consumer.rows.results import (
     Result,
     TracedRow,
     UnwrittenCounts,
+    Updates,
 )
 from spark_consumer.rows.slice_rows import SliceRows, verify
 from spark_consumer.target.session import Flavor
@@ -52,29 +53,36 @@ class Writes:
 
     Attributes:
         deletes: the DELETEs of all tables, which run first.
-        inserts: the INSERTs of all tables, which run next.
+        updates: the changes in place of all tables, which run next.
+        inserts: the INSERTs of all tables, which run then.
         ordered: the statements of tables in the upstream's order, which run last.
     """
 
     deletes: TableStatements = ()
+    updates: TableStatements = ()
     inserts: TableStatements = ()
     ordered: tuple[OrderedStatement, ...] = ()
 
     @property
+    def merged(self) -> TableStatements:
+        """The statements of compacted rows."""
+        return (*self.deletes, *self.updates, *self.inserts)
+
+    @property
     def statements(self) -> int:
         """The number of statements."""
-        return len(self.deletes) + len(self.inserts) + len(self.ordered)
+        return len(self.merged) + len(self.ordered)
 
     @property
     def rows(self) -> int:
         """The number of rows that they must change according to the log."""
-        merged = sum(statement.rows for _, statement in (*self.deletes, *self.inserts))
+        merged = sum(statement.rows for _, statement in self.merged)
         return merged + sum(one.rows for one in self.ordered)
 
     @property
     def tables(self) -> dict[QualifiedName, TablePlan]:
         """The downstream's tables to which they write, by name."""
-        merged = [table for table, _ in (*self.deletes, *self.inserts)]
+        merged = [table for table, _ in self.merged]
         tables = [*merged, *(one.table for one in self.ordered)]
         return {table.target_name: table for table in tables if table.definition}
 
@@ -310,7 +318,7 @@ def assemble_copy(slice_: Slice, plan: SlicePlan, results: Sequence[Result]) -> 
 def sort_results(slice_: Slice, plan: SlicePlan, results: Sequence[Result]) -> PreparedRows:
     """Return the statements from the results of all partitions, in the order in which they are applied."""
 
-    def merged(kind: type[Deletes | Inserts]) -> TableStatements:
+    def merged(kind: type[Deletes | Updates | Inserts]) -> TableStatements:
         found = (one for one in results if isinstance(one, kind))
         return tuple((plan.tables[one.table], Statement(one.sql, one.rows)) for one in found)
 
@@ -325,7 +333,7 @@ def sort_results(slice_: Slice, plan: SlicePlan, results: Sequence[Result]) -> P
     copied = frozenset(one.record.epoch for one in slice_.epochs if one.record.copy is not None)
     steps = steps_of((row for row in in_order if not row.table.transactional), beside, copied)
     ordered = tuple(statements((row for row in in_order if row.table.transactional), plan.limits))
-    writes = Writes(merged(Deletes), merged(Inserts), ordered)
+    writes = Writes(merged(Deletes), merged(Updates), merged(Inserts), ordered)
     own = [*ordered, *(step.statement for one in steps for step in one.steps)]
     row_counts = row_counts_of(slice_, plan, results, in_order, [replace(writes, ordered=tuple(own))])
     return PreparedRows(slice_, writes, row_counts, nontransactional=steps, events=events)

@@ -34,6 +34,8 @@ def write(session: Session, writes: Writes, where: Where) -> None:
     """
     for table, statement in writes.deletes:
         _run(session, table, where, statement, may_miss=table.safe)
+    for table, statement in writes.updates:
+        _run(session, table, where, statement, in_place=True)
     for table, statement in writes.inserts:
         _run(session, table, where, statement, may_exceed=table.gives_way)
     checks = False
@@ -158,6 +160,7 @@ def _run(
     may_miss: bool = False,
     may_exceed: bool = False,
     free: bool = False,
+    in_place: bool = False,
 ) -> int:
     """Run one statement; return the number of changed rows, which may differ from the log's only if allowed."""
     place = replace(where, table=table.name)
@@ -166,6 +169,8 @@ def _run(
         raise _too_large(len(statement.sql), session.max_allowed_packet, place)
     try:
         affected = _execute(session, table, statement.sql)
+        if in_place:
+            affected = session.duplicates
     except pymysql.MySQLError as error:
         if is_passing(error):
             raise

@@ -7,6 +7,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 from enum import Enum
 
+from schemas.ddl.lexer import Flavor
 from schemas.ddl.table_definition import PERIOD
 from schemas.errors import NOTHING_APPLIED, DownstreamError, LogError, Where
 from schemas.quote import quoted
@@ -76,6 +77,7 @@ class TablePlan:
             because several changes that are repeated from the first one on could conflict.
         any_order: whether rows of a copy can be inserted in any order, many with one statement.
         by_predicate: whether rows are found by predicates, because a list of keys may miss some.
+        in_place: the kind of server if changed rows can be changed in place; None if they are deleted and inserted.
     """
 
     header: bytes
@@ -102,6 +104,7 @@ class TablePlan:
     alone: bool = False
     any_order: bool = False
     by_predicate: bool = False
+    in_place: Flavor | None = None
 
     @property
     def name(self) -> str:
@@ -251,6 +254,8 @@ def plan_slice(
             copied = (structure.db, structure.table) in incomplete
             safely = (safe or copied) and table.locator.find is not RowMatch.WHOLE
             table = replace(table, safe=safely, incomplete=copied, is_repeat=is_repeat, gives_way=is_repeat)
+            if safely or is_repeat:
+                table = replace(table, in_place=None)
             tables.append(table)
     return SlicePlan(_level(tables), limits)
 
@@ -350,6 +355,7 @@ def _plan_table(
         # No foreign key acts when a row is inserted.
         any_order=not ordered and not merged and locator.find is RowMatch.KEY,
         by_predicate=misses_in_lists(structure, target, locator),
+        in_place=target.flavor if not merged and _in_place(structure, target, locator) else None,
     )
     # Report unsupported expressions here, not on an executor.
     _ = table.filter
@@ -360,6 +366,22 @@ def _as_written(structure: TableStructure, target: TargetTable) -> TableStructur
     pairs = ((column, target.column(column.name)) for column in structure.columns)
     columns = tuple(column if there is None else written_column(column, there) for column, there in pairs)
     return structure if columns == structure.columns else replace(structure, columns=columns)
+
+
+def _in_place(structure: TableStructure, target: TargetTable, locator: RowLocator) -> bool:
+    """Whether INSERT … ON DUPLICATE KEY UPDATE can only find the row with the upstream's key, and sets all its values.
+
+    The values of these types are not taken over as they are: a server may refuse an ENUM's 0, or write JSON anew.
+    """
+    types = {column.base for column in structure.columns} | {column.type.base for column in target.columns}
+    return (
+        locator.find is RowMatch.KEY
+        and len(target.keys) == 1
+        and not target.keys[0].nullable
+        and target.engine.lower() == "innodb"
+        and not target.versioned
+        and not types & {"enum", "set", "json"}
+    )
 
 
 def _acting(structure: TableStructure, target: TargetTable) -> frozenset[Change]:

@@ -5,6 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
+from schemas.ddl.lexer import Flavor
+from schemas.quote import quoted
+
 
 @dataclass(frozen=True)
 class Limits:
@@ -45,6 +48,22 @@ def merged_deletes(
     if not key_columns:
         return merged(b"DELETE FROM " + table + b" WHERE ", keys, b"", limits, b" OR ")
     return merged(b"DELETE FROM " + table + b" WHERE " + key_columns + b" IN (", keys, b")", limits)
+
+
+def merged_updates(
+    table: bytes, columns: tuple[str, ...], rows: Iterable[bytes], limits: Limits, flavor: Flavor
+) -> Iterator[Statement]:
+    """Yield INSERT … VALUES (…),(…) ON DUPLICATE KEY UPDATE … for rendered rows that are there, and change in place.
+
+    Only for a table with one unique key, and with the check that each row was there: of several keys, any may collide.
+    """
+    names = [quoted(name) for name in columns]
+    # The alias must not be the table's own name.
+    alias = "m" if table.lower().endswith(b"`n`") else "n"
+    named, form = (f" AS {alias}", alias + ".{0}") if flavor == "mysql" else ("", "VALUES({0})")
+    tail = f"{named} ON DUPLICATE KEY UPDATE {','.join(f'{name}={form.format(name)}' for name in names)}"
+    head = b"INSERT INTO " + table + b" (" + ",".join(names).encode() + b") VALUES "
+    return merged(head, rows, tail.encode(), limits)
 
 
 def merged_inserts(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import compress
+from itertools import chain, compress
 from operator import itemgetter
 
 from zlib_ng.zlib_ng import crc32
@@ -24,7 +24,7 @@ from schemas.wire.epoch import digest_of
 from schemas.wire.row_check import compile_check
 from schemas.wire.rows import HEADER_SIZE, widened
 from spark_consumer.plan.plan import ApplyMode, SlicePlan, TablePlan
-from spark_consumer.plan.statements import Limits, Statement, merged_deletes, merged_inserts
+from spark_consumer.plan.statements import Limits, Statement, merged_deletes, merged_inserts, merged_updates
 from spark_consumer.rows.compact import NetChanges, compact
 from spark_consumer.rows.results import (
     ALWAYS,
@@ -38,6 +38,7 @@ from spark_consumer.rows.results import (
     RowTally,
     TracedRow,
     UnwrittenCounts,
+    Updates,
 )
 from spark_consumer.rows.slice_rows import RangeRows
 from spark_consumer.rules.expressions.kinds import Unevaluable
@@ -101,7 +102,7 @@ def render(plan: SlicePlan, rows: RangeRows) -> Iterator[Result]:
     for key, value in net.gone:
         tables[value[:HEADER_SIZE]].gone.append((key, value))
     for item in net.written:
-        tables[item[1][:HEADER_SIZE]].written.append(item[1])
+        tables[item[1][:HEADER_SIZE]].written.append(item)
     for table in tables.values():
         if table.plan.mode is ApplyMode.COMPACT:
             yield from table.statements(plan)
@@ -164,7 +165,7 @@ class TableRenderer:
 
     def __post_init__(self) -> None:
         self.gone: list[tuple[bytes, bytes]] = []
-        self.written: list[bytes] = []
+        self.written: list[tuple[bytes, bytes]] = []
         self.left_out = 0
         self.filter = self.plan.filter
         self._in_force = CurrentRowTest(self.plan.structure) if self.plan.history else None
@@ -189,15 +190,51 @@ class TableRenderer:
         )
 
     def statements(self, plan: SlicePlan) -> Iterator[Result]:
-        """Yield the table's DELETEs, then its INSERTs."""
-        render, target, limits = self.renderers, self.plan.target, plan.limits
-        deletes = merged_deletes(target, self.find_columns, self._gone(), limits)
-        inserts = merged_inserts(target, render.columns, map(render.after, self.written), limits)
+        """Yield the table's DELETEs, then its changes in place, then its INSERTs."""
+        after = self.renderers.after
+        changed: list[tuple[bytes, bytes]] = []
+        if self.plan.in_place:
+            gone = dict(self.gone)
+            changed = [(self._of_key(key), after(value)) for key, value in self.written if key in gone]
+            there = gone.keys() & {key for key, _ in self.written}
+            self.gone = [item for item in self.gone if item[0] not in there]
+            self.written = [item for item in self.written if item[0] not in there]
+        written = (after(value) for _, value in self.written)
+        deletes, updates, inserts = self.merged(self._gone(), changed, written, plan.limits)
         yield from (Deletes(self.index, one.sql, one.rows) for one in deletes)
+        yield from (Updates(self.index, one.sql, one.rows) for one in updates)
         for one in inserts:
             # Another row that has a unique value now is changed later, so it is written again too.
             sql = b"REPLACE" + one.sql[len(b"INSERT") :] if self.plan.gives_way else one.sql
             yield Inserts(self.index, sql, one.rows)
+
+    def merged(
+        self,
+        gone: Iterable[bytes],
+        changed: Sequence[tuple[bytes, bytes]],
+        written: Iterable[bytes],
+        limits: Limits,
+    ) -> tuple[Iterator[Statement], list[Statement], Iterator[Statement]]:
+        """Return the DELETEs, the changes in place, and the INSERTs.
+
+        Args:
+            gone: the values that find each row to remove.
+            changed: of rows that can be changed in place the values that find them, and their new values.
+            written: the values of each row to insert.
+        """
+        target, columns, flavor = self.plan.target, self.plan.insert_columns, self.plan.in_place
+        updates: list[Statement] = []
+        if changed and flavor:
+            place = 0
+            for one in merged_updates(target, columns, (values for _, values in changed), limits, flavor):
+                if one.rows > 1:
+                    updates.append(one)
+                else:
+                    # A server does not say of a single row whether it was there.
+                    gone, written = chain(gone, [changed[place][0]]), chain(written, [changed[place][1]])
+                place += one.rows
+        deletes = merged_deletes(target, self.find_columns, gone, limits)
+        return deletes, updates, merged_inserts(target, self.renderers.columns, written, limits)
 
     def copied(self, plan: SlicePlan) -> Iterator[CopiedRows]:
         """Yield the table's rows of a copy."""
@@ -249,7 +286,8 @@ class TableRenderer:
         found = dict.fromkeys(self._of_row(value) for _, value in self.gone)
         if self.plan.safe:
             # When changes are applied again, rows may already have the state of a later change.
-            found |= dict.fromkeys(map(self._form(self.finder.new, self.finder.match_new), self.written))
+            new = self._form(self.finder.new, self.finder.match_new)
+            found |= dict.fromkeys(new(value) for _, value in self.written)
         return found
 
     def traced(self, key: bytes, value: bytes) -> TracedRow:

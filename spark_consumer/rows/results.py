@@ -35,6 +35,14 @@ class Deletes(NamedTuple):
     rows: int
 
 
+class Updates(NamedTuple):
+    """An INSERT of ``rows`` rows that are all there, and are changed."""
+
+    table: int
+    sql: bytes
+    rows: int
+
+
 class Inserts(NamedTuple):
     """An INSERT or REPLACE of ``rows`` rows."""
 
@@ -164,6 +172,7 @@ Result = (
     RowTally
     | UnwrittenCounts
     | Deletes
+    | Updates
     | Inserts
     | CopiedRows
     | Written

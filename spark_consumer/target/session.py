@@ -82,6 +82,17 @@ class Session:
             raise pymysql.OperationalError(*_KILLED)
         return affected
 
+    @property
+    def duplicates(self) -> int:
+        """How many rows of an INSERT of several rows, which was the last statement, were there and were taken over.
+
+        Both servers say so in the text of their answer, in any language: records, duplicates, warnings. The number of
+        affected rows does not say it: of a row that was there it is one or two.
+        """
+        result: Any = self.connection._result  # type: ignore[attr-defined]
+        numbers = re.findall(rb"\d+", result.message or b"")
+        return int(numbers[-2]) if len(numbers) >= 3 else 0
+
     def run(self, sql: str, args: Row = ()) -> int:
         """Run one statement with values that the driver escapes. Returns the number of affected rows."""
         with self.connection.cursor() as cursor:

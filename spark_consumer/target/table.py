@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import cached_property
 
+from schemas.ddl.lexer import Flavor
 from schemas.tables import QualifiedName
 from spark_consumer.target.type_capacity import SqlType
 
@@ -103,6 +104,7 @@ class TargetTable:
         engine: the storage engine.
         transactional: whether a rollback undoes writes to it.
         is_view: whether it is a view.
+        flavor: the kind of server that has it.
     """
 
     name: QualifiedName
@@ -116,6 +118,7 @@ class TargetTable:
     transactional: bool = True
     is_view: bool = False
     referred: tuple[frozenset[str], frozenset[str]] | None = None
+    flavor: Flavor = "mysql"
 
     @cached_property
     def _by_key(self) -> dict[str, TargetColumn]:

@@ -110,6 +110,7 @@ def read_table(
         transactions == "YES" or kind == "SEQUENCE" or engine.upper() == "BLACKHOLE",
         kind == "VIEW",
         _referred_columns(session, name) if key in in_family else None,
+        session.flavor,
     )
 
 

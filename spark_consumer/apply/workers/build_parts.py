@@ -25,8 +25,8 @@ from spark_consumer.apply.workers.weights import Weigh, replace_by_weights, weig
 from spark_consumer.epochs.slices import Slice
 from spark_consumer.plan.conflicts import Causality
 from spark_consumer.plan.counters import RowCounts
-from spark_consumer.plan.plan import SlicePlan
-from spark_consumer.plan.statements import merged_deletes, merged_inserts
+from spark_consumer.plan.plan import SlicePlan, TablePlan
+from spark_consumer.plan.statements import Statement
 from spark_consumer.rows.ordered import OrderedRow, statements
 from spark_consumer.rows.render import TableRenderer
 from spark_consumer.rows.results import ChangeToShare, Result, RowToShare
@@ -93,34 +93,40 @@ def _in_order(plan: SlicePlan, rows: Sequence[_Row]) -> list[OrderedRow]:
 
 def _part(number: int, plan: SlicePlan, rows: Sequence[_Row]) -> WorkerPart:
     """What one worker writes."""
-    deletes, inserts = _merged(plan, rows)
+    deletes, updates, inserts = _merged(plan, rows)
     ordered = tuple(statements(_in_order(plan, rows), plan.limits))
     places: dict[int, list[int]] = {}
     for row in rows:
         places.setdefault(row.partition, []).extend(row.offsets)
-    return WorkerPart(number, Writes(deletes, inserts, ordered), packed(places))
+    return WorkerPart(number, Writes(deletes, updates, inserts, ordered), packed(places))
 
 
-def _merged(plan: SlicePlan, rows: Sequence[_Row]) -> tuple[TableStatements, TableStatements]:
+def _merged(
+    plan: SlicePlan, rows: Sequence[_Row]
+) -> tuple[TableStatements, TableStatements, TableStatements]:
     gone: dict[int, list[bytes]] = {}
+    changed: dict[int, list[tuple[bytes, bytes]]] = {}
     written: dict[int, list[bytes]] = {}
     for row in rows:
-        if isinstance(row, RowToShare):
-            if row.gone is not None:
-                gone.setdefault(row.table, []).append(row.gone)
-            if row.written is not None:
-                written.setdefault(row.table, []).append(row.written)
-    deletes: TableStatements = ()
-    inserts: TableStatements = ()
-    for index, table in enumerate(plan.tables):
-        if index not in gone and index not in written:
+        if not isinstance(row, RowToShare):
             continue
-        render, target, limits = TableRenderer(index, table), table.target, plan.limits
-        removing = merged_deletes(target, render.find_columns, gone.get(index, ()), limits)
-        writing = merged_inserts(target, render.renderers.columns, written.get(index, ()), limits)
-        deletes += tuple((table, one) for one in removing)
-        inserts += tuple((table, one) for one in writing)
-    return deletes, inserts
+        if row.gone is not None and row.written is not None and plan.tables[row.table].in_place:
+            changed.setdefault(row.table, []).append((row.gone, row.written))
+            continue
+        if row.gone is not None:
+            gone.setdefault(row.table, []).append(row.gone)
+        if row.written is not None:
+            written.setdefault(row.table, []).append(row.written)
+    made: tuple[list[tuple[TablePlan, Statement]], ...] = ([], [], [])
+    for index, table in enumerate(plan.tables):
+        lists = gone.get(index, []), changed.get(index, []), written.get(index, [])
+        if any(lists):
+            for into, statements_ in zip(
+                made, TableRenderer(index, table).merged(*lists, plan.limits), strict=True
+            ):
+                into += ((table, one) for one in statements_)
+    deletes, updates, inserts = map(tuple, made)
+    return deletes, updates, inserts
 
 
 @dataclass(frozen=True)

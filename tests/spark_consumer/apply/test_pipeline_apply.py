@@ -245,3 +245,49 @@ def test_expressions_leave_rows_out_by_the_downstreams_collation(
             *channel(expressions=(ExpressionRule(db, "t", "SOUNDEX(s) = 'x'"),)),
             insert(t, {"id": 7, "s": "e"}),
         )
+
+
+def _in_place_table(downstream: Database, db: str, more: str = "", name: str = "t") -> TableStructure:
+    downstream.execute(f"CREATE TABLE {db}.{name} (id INT PRIMARY KEY, v INT, s VARCHAR(60), KEY (v){more})")
+    downstream.execute(f"INSERT INTO {db}.{name} VALUES (1, 1, 'a'), (2, 2, 'b'), (3, 3, 'c')")
+    columns = (integer("id"), integer("v", nullable=True), text("s", nullable=True))
+    return TableStructure(db, name, columns, ("id",))
+
+
+def _moved(table: TableStructure, id_: int, v: int | None) -> Any:
+    row = {"id": id_, "v": id_, "s": "abcdef"[id_ - 1]}
+    return update(table, row, row | {"v": v})
+
+
+@pytest.mark.parametrize("name", ["n", "t"])
+@pytest.mark.parametrize("rows", [(1, 2, 3), (1, 2), (3,)])
+def test_rows_that_are_there_are_changed_in_place(
+    downstream: Database, db: str, channel: Channel, rows: tuple[int, ...], name: str
+) -> None:
+    table = _in_place_table(downstream, db, name=name)
+    applier, config = channel()
+    # The second row keeps its values, and counts as one that was there.
+    made = apply_rows(applier, config, *(_moved(table, n, 2 if n < 3 else None) for n in rows))
+    assert [one.rows for _, one in made.writes.updates] == ([len(rows)] if len(rows) > 1 else [])
+    after = [(n, (2 if n < 3 else None) if n in rows else n, "abc"[n - 1]) for n in (1, 2, 3)]
+    assert downstream.execute(f"SELECT * FROM {db}.{name} ORDER BY id") == after
+
+
+@pytest.mark.parametrize("rows", [(1, 4), (4, 5), (5,)])
+def test_a_row_that_should_be_there_and_is_not_stops_the_channel(
+    downstream: Database, db: str, channel: Channel, rows: tuple[int, ...]
+) -> None:
+    table = _in_place_table(downstream, db)
+    applier, config = channel()
+    with pytest.raises(DownstreamError) as stopped:
+        apply_rows(applier, config, *(_moved(table, n, 9) for n in rows))
+    assert stopped.value.code == "TR603"
+    assert downstream.execute(f"SELECT id, v FROM {db}.t ORDER BY id") == [(1, 1), (2, 2), (3, 3)]
+
+
+def test_values_of_a_second_unique_key_change_hands(downstream: Database, db: str, channel: Channel) -> None:
+    table = _in_place_table(downstream, db, ", UNIQUE KEY (v)")
+    applier, config = channel()
+    made = apply_rows(applier, config, _moved(table, 1, None), _moved(table, 2, 1), _moved(table, 3, 2))
+    assert not made.writes.updates
+    assert downstream.execute(f"SELECT id, v FROM {db}.t ORDER BY id") == [(1, None), (2, 1), (3, 2)]

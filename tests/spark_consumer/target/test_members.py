@@ -19,7 +19,7 @@ from spark_consumer.plan.plan import plan_slice
 from spark_consumer.plan.statements import Limits
 from spark_consumer.rows.ordered import statements
 from spark_consumer.rows.render import render
-from spark_consumer.rows.results import Deletes, Inserts, OrderedChange
+from spark_consumer.rows.results import Deletes, Inserts, OrderedChange, Updates
 from spark_consumer.rows.slice_rows import RangeRows
 from spark_consumer.rules.rules import Rules
 from spark_consumer.target.members import AmbiguousMembers, written_column
@@ -132,7 +132,7 @@ def sql(
     keys = [row_key(c.structure, c.after or c.before or {}) for c in changes]
     values = [row_value(change, 7, n, "g") for n, change in enumerate(changes)]
     results = list(render(plan, RangeRows(keys, values)))
-    made = [r.sql.decode() for r in results if isinstance(r, Deletes | Inserts)]
+    made = [r.sql.decode() for r in results if isinstance(r, Deletes | Updates | Inserts)]
     rows = ordered_rows(plan, (r for r in results if isinstance(r, OrderedChange)))
     each = statements(rows, Limits(2_000))
     return [*made, *(text.decode() for one in each for text in (one.sql, *one.fallbacks))]

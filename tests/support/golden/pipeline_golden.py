@@ -135,7 +135,7 @@ class Case:
             return [f"stop {error.code}"]
         writes = prepared.writes
         lines = [s.sql.decode() + (" -- or fewer" if t.safe else "") for t, s in writes.deletes]
-        lines += [statement.sql.decode() for _, statement in writes.inserts]
+        lines += [statement.sql.decode() for _, statement in (*writes.updates, *writes.inserts)]
         for one in writes.ordered:
             lines.append(one.sql.decode() + (" -- or none" if one.may_find_no_row else ""))
             lines += [f"  else {sql.decode()}" for sql in one.fallbacks]
