@@ -6,12 +6,12 @@ bytes. Their types are returned separately, by path.
 
 from __future__ import annotations
 
-import json
 from base64 import b64encode
 from collections.abc import Iterator
+from json.encoder import encode_basestring as _quote
 from math import isfinite
-from struct import unpack_from
-from typing import TypeAlias
+from struct import Struct, unpack_from
+from typing import Final, NamedTuple, TypeAlias
 
 from schemas.errors import DecodeError
 from schemas.types.decimals import NEWDECIMAL, check_digits, packed_size, unpacker
@@ -21,12 +21,16 @@ Tree: TypeAlias = "dict[bytes, Tree] | list[Tree] | str"
 
 _SMALL_OBJECT, _LARGE_OBJECT, _SMALL_ARRAY, _LARGE_ARRAY = 0, 1, 2, 3
 _LITERAL, _STRING, _OPAQUE = 4, 12, 15
-_NUMBERS = {5: ("<h", 2), 6: ("<H", 2), 7: ("<i", 4), 8: ("<I", 4), 9: ("<q", 8), 10: ("<Q", 8)}
+_INT16, _UINT16, _INT32, _UINT32 = 5, 6, 7, 8
+_NUMBERS = {_INT16: "<h", _UINT16: "<H", _INT32: "<i", _UINT32: "<I", 9: "<q", 10: "<Q"}
 _DOUBLE = 11
 #: levels of nested containers that servers allow in a document; source: MySQL sql-common/json_dom.h
 MAX_DEPTH = 100
 _LITERALS = {0: "null", 1: "true", 2: "false"}
-_UNSIGNED, _MAX_READ_SIGNED = {6, 8, 10}, (1 << 32) - 1
+_UNSIGNED, _MAX_READ_SIGNED = {_UINT16, _UINT32, 10}, (1 << 32) - 1
+# A value's kind, and its offset or the value itself; a key's offset and length.
+_SMALL_ENTRY, _LARGE_ENTRY, _SMALL_KEY, _LARGE_KEY = map(Struct, ("<BH", "<BI", "<HH", "<IH"))
+_read_double = Struct("<d").unpack_from
 _TIMESTAMP, _DATE, _TIME, _DATETIME = 7, 10, 11, 12
 _TEMPORAL = {_TIMESTAMP: "timestamp(6)", _DATE: "date", _TIME: "time(6)", _DATETIME: "datetime(6)"}
 #: types of bytes in a document: VARBINARY, BIT, MEDIUMBLOB, LONGBLOB, BLOB, BINARY
@@ -64,39 +68,66 @@ def json_text(data: bytes) -> tuple[bytes, bool]:
 
 
 def _value(kind: int, data: bytes, pos: int, typed: list[str], left: list[int], depth: int) -> str:
-    """Return a value's text, and append the types of typed scalars to ``typed``. ``left``: see ``_children``."""
+    """Return a value's text, and append the types of typed scalars to ``typed``.
+
+    Args:
+        left: number of bytes of the document that were not read yet. Each byte belongs to one part, so reading takes
+            time proportional to the size although offsets may point anywhere.
+        depth: of the container that has the value.
+    """
     if kind <= _LARGE_ARRAY:
         return _container(kind, data, pos, typed, left, depth + 1)
+    if kind == _STRING:
+        return quoted(_counted(data, pos, left))
     if kind == _LITERAL:
         return _LITERALS[data[pos]]
     if kind in _NUMBERS:
-        number = unpack_from(_NUMBERS[kind][0], data, pos)[0]
+        number = unpack_from(_NUMBERS[kind], data, pos)[0]
         # When the server reads the text, a number of up to 32 bits becomes signed, a larger one unsigned.
         if (kind in _UNSIGNED) != (number > _MAX_READ_SIGNED):
             typed.append("unsigned" if kind in _UNSIGNED else "signed")
         return str(number)
     if kind == _DOUBLE:
-        return double_text(unpack_from("<d", data, pos)[0])
-    if kind == _STRING:
-        length, pos = _length(data, pos)
-        _consume(left, length)
-        return quoted(data[pos : pos + length])
+        return double_text(_read_double(data, pos)[0])
     if kind == _OPAQUE:
-        field_type = data[pos]
-        length, pos = _length(data, pos + 1)
-        _consume(left, length)
-        text, sql_type = _opaque(field_type, data[pos : pos + length])
+        text, sql_type = _opaque(data[pos], _counted(data, pos + 1, left))
         typed.append(sql_type)
         return text
     raise ValueError(f"unknown JSON value type {kind}")
 
 
-def _container(kind: int, data: bytes, pos: int, typed: list[str], left: list[int], depth: int) -> str:
-    keys, entries = _children(kind, data, pos, left, depth)
-    items = [_value(child, data, at, typed, left, depth) for child, at in entries]
-    if keys is None:
-        return f"[{', '.join(items)}]"
-    return "{" + ", ".join(f"{quoted(k)}: {v}" for k, v in zip(keys, items, strict=True)) + "}"
+def _container(kind: int, data: bytes, start: int, typed: list[str], left: list[int], depth: int) -> str:
+    keys, entries, entries_at = _children(kind, data, start, left, depth)
+    items: list[str] = []
+    add = items.append
+    for child, offset in entries:
+        # Documents have mostly these, so they do not take the way through _value.
+        if child == _STRING:
+            add(_quote(str(_counted(data, start + offset, left), "utf-8")))
+        elif child == _DOUBLE:
+            add(double_text(_read_double(data, start + offset)[0]))
+        elif child == _INT16:
+            add(str((offset & 0xFFFF ^ 0x8000) - 0x8000))
+        elif child <= _LARGE_ARRAY:
+            add(_container(child, data, start + offset, typed, left, depth + 1))
+        else:
+            at = _position(kind, child, start + offset, entries_at, len(items))
+            add(_value(child, data, at, typed, left, depth))
+    return keys.template % tuple(items) if keys is not None else f"[{', '.join(items)}]"
+
+
+def _counted(data: bytes, pos: int, left: list[int]) -> bytes:
+    """The bytes behind their length at ``data[pos]``."""
+    length = data[pos]
+    if length < 0x80:
+        pos += 1
+    else:
+        length, pos = _length(data, pos)
+    _consume(left, length)
+    content = data[pos : pos + length]
+    if len(content) != length:
+        raise ValueError("a JSON document ends within a value")
+    return content
 
 
 def _consume(left: list[int], size: int) -> None:
@@ -105,46 +136,87 @@ def _consume(left: list[int], size: int) -> None:
         raise ValueError("parts of a JSON document overlap")
 
 
+class _Keys(NamedTuple):
+    """An object's keys.
+
+    Attributes:
+        names: as they are.
+        template: the object's text with %s for each value.
+        size: bytes of all names.
+    """
+
+    names: tuple[bytes, ...]
+    template: str
+    size: int
+
+
+_NO_KEYS = _Keys((), "{}", 0)
+#: keys of objects by their bytes: the entries, and the names; as many, with as many bytes each, are remembered
+_known_keys: Final[dict[tuple[bool, bytes, bytes], _Keys]] = {}
+_MOST_KNOWN, _MOST_KNOWN_BYTES = 1000, 4096
+
+
 def _children(
-    kind: int, data: bytes, pos: int, left: list[int], depth: int
-) -> tuple[list[bytes] | None, list[tuple[int, int]]]:
-    """Return an object's keys (None for an array), and the kind and offset of each value.
+    kind: int, data: bytes, start: int, left: list[int], depth: int
+) -> tuple[_Keys | None, Iterator[tuple[int, int]], int]:
+    """Return an object's keys (None for an array), each value's kind and number, and where these begin.
+
+    The number is the value's offset from ``start``, or the value itself; see ``_position``.
 
     Args:
-        left: number of bytes of the document that were not read yet. Each byte belongs to one part, so reading takes
-            time proportional to the size although offsets may point anywhere.
         depth: of the container; 1 for the outermost one.
     """
     if depth > MAX_DEPTH:
         raise ValueError(f"a JSON document is more than {MAX_DEPTH} levels deep")
-    large = kind in (_LARGE_OBJECT, _LARGE_ARRAY)
-    form, size = ("<I", 4) if large else ("<H", 2)
-    count = unpack_from(form, data, pos)[0]
-    is_object = kind in (_SMALL_OBJECT, _LARGE_OBJECT)
+    large, is_object = kind in (_LARGE_OBJECT, _LARGE_ARRAY), kind in (_SMALL_OBJECT, _LARGE_OBJECT)
+    size, entry = (4, _LARGE_ENTRY) if large else (2, _SMALL_ENTRY)
+    count = unpack_from("<I" if large else "<H", data, start)[0]
     _consume(left, 2 * size + count * (1 + size + (size + 2 if is_object else 0)))
-    keys_at = pos + 2 * size
+    keys_at = start + 2 * size
     entries_at = keys_at + (count * (size + 2) if is_object else 0)
-    entries = [_entry(data, pos, entries_at + i * (1 + size), large) for i in range(count)]
-    if not is_object:
-        return None, entries
-    keys = [_key(data, pos, keys_at + i * (size + 2), form, size) for i in range(count)]
-    _consume(left, sum(map(len, keys)))
-    return keys, entries
+    entries_end = entries_at + count * (1 + size)
+    if entries_end > len(data):
+        raise ValueError("a JSON document ends within a container")
+    keys = None
+    if is_object:
+        keys = _keys(data, start, (keys_at, entries_at, entries_end), large)
+        _consume(left, keys.size)
+    return keys, entry.iter_unpack(data[entries_at:entries_end]), entries_at
 
 
-def _entry(data: bytes, start: int, at: int, large: bool) -> tuple[int, int]:
-    kind = data[at]
-    # The entry has small numbers and literals themselves instead of an offset.
-    inlined = kind in (_LITERAL, 5, 6) or (large and kind in (7, 8))
-    if inlined:
-        return kind, at + 1
-    return kind, start + unpack_from("<I" if large else "<H", data, at + 1)[0]
+def _keys(data: bytes, start: int, places: tuple[int, int, int], large: bool) -> _Keys:
+    """Return an object's keys; ``places`` are where they, the values' entries, and what is behind those begin."""
+    keys_at, entries_at, names_at = places
+    entries = data[keys_at:entries_at]
+    form = _LARGE_KEY if large else _SMALL_KEY
+    if not entries:
+        return _NO_KEYS
+    offset, length = form.unpack_from(entries, len(entries) - form.size)
+    names_end = start + offset + length
+    # The servers write the names behind the entries, so the documents of a table mostly have the same bytes here.
+    is_short = 0 <= names_end - names_at <= _MOST_KNOWN_BYTES and len(entries) <= _MOST_KNOWN_BYTES
+    known = (large, entries, data[names_at:names_end]) if is_short else None
+    if known is not None and (found := _known_keys.get(known)) is not None:
+        return found
+    spans = [(start + offset, start + offset + length) for offset, length in form.iter_unpack(entries)]
+    names = tuple(data[begin:end] for begin, end in spans)
+    if any(end > len(data) for _, end in spans):
+        raise ValueError("a JSON document ends within a key")
+    members = ", ".join(f"{quoted(name).replace('%', '%%')}: %s" for name in names)
+    keys = _Keys(names, f"{{{members}}}", sum(map(len, names)))
+    if known is not None and all(names_at <= begin and end <= names_end for begin, end in spans):
+        if len(_known_keys) >= _MOST_KNOWN:
+            _known_keys.clear()
+        _known_keys[known] = keys
+    return keys
 
 
-def _key(data: bytes, start: int, at: int, form: str, size: int) -> bytes:
-    offset = unpack_from(form, data, at)[0]
-    length = unpack_from("<H", data, at + size)[0]
-    return data[start + offset : start + offset + length]
+def _position(kind: int, child: int, place: int, entries_at: int, index: int) -> int:
+    """Where a value of a container is: at ``place``, or in its entry, as literals and small numbers are."""
+    large = kind in (_LARGE_OBJECT, _LARGE_ARRAY)
+    if child in (_LITERAL, _INT16, _UINT16) or (large and child in (_INT32, _UINT32)):
+        return entries_at + index * (5 if large else 3) + 1
+    return place
 
 
 def json_tree(data: bytes, depth: int = 0) -> Tree:
@@ -163,9 +235,12 @@ def _tree(kind: int, data: bytes, pos: int, left: list[int], depth: int) -> Tree
         typed: list[str] = []
         text = _value(kind, data, pos, typed, left, depth)
         return TypedText(text, typed[0]) if typed else text
-    keys, entries = _children(kind, data, pos, left, depth + 1)
-    values = [_tree(child, data, at, left, depth + 1) for child, at in entries]
-    return values if keys is None else dict(zip(keys, values, strict=True))
+    keys, entries, entries_at = _children(kind, data, pos, left, depth + 1)
+    values: list[Tree] = []
+    for child, offset in entries:
+        at = _position(kind, child, pos + offset, entries_at, len(values))
+        values.append(_tree(child, data, at, left, depth + 1))
+    return values if keys is None else dict(zip(keys.names, values, strict=True))
 
 
 def tree_types(tree: Tree, path: str = "$") -> Iterator[tuple[str, str]]:
@@ -205,12 +280,14 @@ def _length(data: bytes, pos: int) -> tuple[int, int]:
 
 def quoted(text: bytes) -> str:
     """Quote a string as in MySQL's JSON text."""
-    # JSON strings are utf8mb4; MySQL's escapes are those of json.dumps, except for DEL.
-    return json.dumps(text.decode(), ensure_ascii=False)
+    # JSON strings are utf8mb4; MySQL's escapes are those of json.dumps(ensure_ascii=False).
+    return _quote(text.decode())
 
 
 def double_text(number: float) -> str:
     """Format a double as in MySQL's JSON text, where it is always recognizable as a double."""
+    if -1e15 < number < 1e15 and "e" not in (text := repr(number)):
+        return text
     if not isfinite(number):
         raise ValueError(f"a JSON document contains {number}")
     mantissa, _, exponent = f"{number!r}".partition("e")

@@ -6,9 +6,11 @@ eyes; and what fastavro reads from the records must be what a client of the serv
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from datetime import timedelta
 from decimal import Decimal
+from random import Random
 from typing import Any
 
 import pytest
@@ -343,6 +345,40 @@ def test_partial_updates_of_json(upstream: Database, values_db: Connection[Any])
         assert texts == documents
     typed = [ours["v"] for ours in rows if isinstance(ours["v"], dict)]
     assert {"decimal(2,1)", "decimal(3,2)", "date", "opaque(15)"} <= {doc.get('$."a"') for doc in typed}
+
+
+def _random_document(random: Random, depth: int = 0) -> Any:
+    numbers = [random.randrange(-(1 << bits), 1 << bits) for bits in (8, 15, 16, 31, 32, 63)]
+    doubles = [random.uniform(-1, 1) * 10.0**exponent for exponent in (-300, -20, -5, 0, 14, 15, 16, 17, 40)]
+    plain = [None, True, False, -0.0, "", "%s", 'é"\\\n\x7f😀', "x" * random.randrange(300), (1 << 64) - 1]
+    kind = random.random()
+    if depth > 4 or kind < 0.5:
+        return random.choice(numbers + doubles + plain)
+    if kind < 0.65:
+        return [_random_document(random, depth + 1) for _ in range(random.randrange(6))]
+    # Many documents with the same members, as a table has them, and some with others.
+    names = ["id", "%", "%s %d", "", "é😀", 'quo"te', "name" * 20]
+    members = names[: random.randrange(8)] if kind < 0.9 else random.sample(names, random.randrange(8))
+    return {name: _random_document(random, depth + 1) for name in members}
+
+
+@pytest.mark.parametrize("flavor", ["mysql"])
+def test_random_documents(upstream: Database, values_db: Connection[Any]) -> None:
+    random = Random(5)
+    documents = [_random_document(random) for _ in range(1500)]
+    # Containers and names of more than 64 KB.
+    documents += [list(range(-40_000, 40_000)), {f"member {n}": [n, -n, n * 0.5] for n in range(9000)}]
+    documents += [{"small": 1, "large": "x" * 70_000}, {"n" * 60_000: 1, "m" * 60_000: {"a": 70_000}}]
+    _run(values_db, "CREATE TABLE j (id INT PRIMARY KEY, v JSON)")
+    begin = binlog_end(upstream)
+    with values_db.cursor() as cursor:
+        for number, document in enumerate(documents):
+            cursor.execute("INSERT INTO j VALUES (%s, %s)", (number, json.dumps(document)))
+    values_db.commit()
+    expected = _run(values_db, "SELECT CAST(v AS CHAR) FROM j ORDER BY id")
+    for row, (text,) in zip(rows_since(upstream, begin, "val.*"), expected, strict=True):
+        after = row.avro()["after"]["v"]
+        assert (after["text"] if isinstance(after, dict) else after) == text
 
 
 @pytest.mark.parametrize("flavor", ["mysql"])
