@@ -5,11 +5,15 @@ from __future__ import annotations
 import linecache
 from collections import deque
 from collections.abc import Callable, Iterable
+from functools import lru_cache
+from types import CodeType
 from typing import Any
 
 # The newest sources are kept, for tracebacks.
 _sources: deque[str] = deque()
 _MOST_SOURCES = 2_000
+# Characters of sources whose code is kept: tables of one structure, such as those of tenants, have the same.
+_SHORT_SOURCE = 100_000
 
 
 def indent(lines: Iterable[str], levels: int = 1) -> list[str]:
@@ -35,6 +39,23 @@ def compile_function(
     while len(_sources) > _MOST_SOURCES:
         linecache.cache.pop(_sources.popleft(), None)
     scope = dict(names)
-    exec(compile(source, where, "exec"), scope)
+    exec(_code(source, where), scope)
     function: Callable[..., Any] = scope[name]
     return function
+
+
+def _code(source: str, where: str) -> CodeType:
+    if len(source) > _SHORT_SOURCE:
+        return compile(source, where, "exec")
+    return _renamed(_shared_code(source), where)
+
+
+@lru_cache(maxsize=100)
+def _shared_code(source: str) -> CodeType:
+    return compile(source, "<generated>", "exec")
+
+
+def _renamed(code: CodeType, where: str) -> CodeType:
+    """The same code with another name of its source."""
+    constants = tuple(_renamed(one, where) if isinstance(one, CodeType) else one for one in code.co_consts)
+    return code.replace(co_filename=where, co_consts=constants)
