@@ -63,7 +63,7 @@ from spark_consumer.plan.counters import NOTHING_COUNTED, Applied
 from spark_consumer.rules.channel import ChannelKey
 from spark_consumer.rules.config import ConsumerConfig
 from spark_consumer.target.session import Session, transaction
-from spark_consumer.target.tables import TableAltered, lock_table
+from spark_consumer.target.tables import TableAltered, lock_tables
 
 _PLANS = 5
 _log = structlog.get_logger()
@@ -276,8 +276,7 @@ class Applier:
     def _write(self, made: PreparedRows, before: Position) -> None:
         """Step 5, for rows that no worker has written."""
         session, where = self.session, made.slice_.where
-        for name, table in made.tables.items():
-            lock_table(session, name, table.definition)
+        lock_tables(session, {name: table.definition for name, table in made.tables.items()})
         self._side_writes.check_tables(session, made.tables, where)
         write(session, made.writes, where)
         if any(one.steps for one in made.nontransactional):

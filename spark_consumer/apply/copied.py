@@ -33,7 +33,7 @@ from spark_consumer.rows.results import Result, Written
 from spark_consumer.rules.channel import ChannelKey
 from spark_consumer.rules.config import ConsumerConfig
 from spark_consumer.target.session import Session, transaction
-from spark_consumer.target.tables import lock_table
+from spark_consumer.target.tables import lock_tables
 
 #: for an error of a slice whose rows are written like this
 APPLIED = "some rows of the copy may be written; the next start writes them again, with the same result"
@@ -85,6 +85,5 @@ def _write(context: CopyContext, copied: Iterable[CopiedStatement], session: Ses
     with transaction(session):
         found = position_store.read(session, context.channel, share=True)
         context.slice_.check_next(position_store.check_token(found, context.token, context.channel))
-        for name, table in {one.table.target_name: one.table for one in copied}.items():
-            lock_table(session, name, table.definition)
+        lock_tables(session, {one.table.target_name: one.table.definition for one in copied})
         write_copied(session, copied, context.slice_.where)

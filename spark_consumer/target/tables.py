@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import NamedTuple
 
 import pymysql
 
@@ -14,7 +15,7 @@ from schemas.quote import quoted
 from schemas.tables import QualifiedName
 from spark_consumer.target.crashed_tables import crashed
 from spark_consumer.target.server_errors import is_crashed
-from spark_consumer.target.session import SQL_MODE, Flavor, Session, error_number
+from spark_consumer.target.session import SQL_MODE, Flavor, Row, Session, error_number
 from spark_consumer.target.table import (
     ForeignKey,
     ForeignKeys,
@@ -30,6 +31,8 @@ _CASCADING = frozenset({"CASCADE", "SET NULL", "SET DEFAULT"})
 # No such database, no such table.
 _ABSENT = frozenset({1049, 1146})
 _COUNTER = re.compile(r" AUTO_INCREMENT=\d+")
+#: tables from which on one query is made for several of them, and as many at most
+_MANY, _TOGETHER = 20, 200
 # The value of a NOT NULL column without a default, where sql_mode allows to omit the column.
 _IMPLICIT = {
     **dict.fromkeys(
@@ -71,37 +74,136 @@ class TargetCatalog:
         if missing := [name for name in wanted if name not in self._tables]:
             if self._families is None:
                 self._families = families(_foreign_keys(session))
-            for name in missing:
-                self._tables[name] = read_table(session, name, self._families)
+            self._tables |= read_tables(session, missing, self._families)
         return {name: self._tables[name] for name in wanted}
+
+
+class _Facts(NamedTuple):
+    """A query of ``information_schema`` about tables.
+
+    Attributes:
+        select: up to the condition of the tables.
+        db, table: the columns that name the table.
+        order: of the rows.
+    """
+
+    select: str
+    db: str
+    table: str
+    order: str = ""
+
+    def read(self, session: Session, names: Iterable[QualifiedName]) -> dict[QualifiedName, list[Row]]:
+        """Return the rows of each table."""
+        wanted = list(names)
+        # A MariaDB server opens all tables of a database unless the query names one of them.
+        if len(wanted) < _MANY or session.flavor == "mariadb":
+            return {name: self._of_one(session, name) for name in wanted}
+        found: dict[QualifiedName, list[Row]] = {name: [] for name in wanted}
+        by_db: dict[str, list[str]] = {}
+        for db, table in wanted:
+            by_db.setdefault(db, []).append(table)
+        for db, tables in by_db.items():
+            for first in range(0, len(tables), _TOGETHER):
+                for row in self._of_several(session, db, tables[first : first + _TOGETHER]):
+                    name = (db, _text(row[0]))
+                    if name not in found:
+                        # The server does not distinguish upper and lower case.
+                        return {name: self._of_one(session, name) for name in wanted}
+                    found[name].append(row)
+        return found
+
+    def _of_one(self, session: Session, name: QualifiedName) -> list[Row]:
+        return self._rows(session, f"{self.db} = %s AND {self.table} = %s", name)
+
+    def _of_several(self, session: Session, db: str, tables: Sequence[str]) -> list[Row]:
+        marks = ", ".join(["%s"] * len(tables))
+        return self._rows(session, f"{self.db} = %s AND {self.table} IN ({marks})", (db, *tables))
+
+    def _rows(self, session: Session, condition: str, args: Row) -> list[Row]:
+        order = f" ORDER BY {self.order}" if self.order else ""
+        return session.rows(f"SELECT {self.table}, {self.select} {condition}{order}", args)
+
+
+_COLUMNS = _Facts(
+    "COLUMN_NAME, COLUMN_TYPE, IS_NULLABLE, COLUMN_DEFAULT, EXTRA, CHARACTER_SET_NAME, COLLATION_NAME,"
+    " GENERATION_EXPRESSION FROM information_schema.COLUMNS WHERE",
+    "TABLE_SCHEMA",
+    "TABLE_NAME",
+    "ORDINAL_POSITION",
+)
+_KINDS = _Facts(
+    "t.TABLE_TYPE, t.ENGINE, e.TRANSACTIONS FROM information_schema.TABLES t"
+    " LEFT JOIN information_schema.ENGINES e ON e.ENGINE = t.ENGINE WHERE",
+    "t.TABLE_SCHEMA",
+    "t.TABLE_NAME",
+)
+_UNIQUE_KEYS = _Facts(
+    "INDEX_NAME, COLUMN_NAME, SUB_PART, NULLABLE FROM information_schema.STATISTICS WHERE NON_UNIQUE = 0 AND",
+    "TABLE_SCHEMA",
+    "TABLE_NAME",
+    "INDEX_NAME, SEQ_IN_INDEX",
+)
+_TRIGGERS = _Facts(
+    "TRIGGER_NAME, ACTION_TIMING, EVENT_MANIPULATION, ACTION_STATEMENT, SQL_MODE"
+    " FROM information_schema.TRIGGERS WHERE",
+    "EVENT_OBJECT_SCHEMA",
+    "EVENT_OBJECT_TABLE",
+    "TRIGGER_NAME",
+)
 
 
 def read_table(
     session: Session, name: QualifiedName, in_family: frozenset[QualifiedName] = frozenset()
 ) -> TargetTable | None:
-    """Read a table as it is now; None if it does not exist.
+    """Read a table as it is now; None if it does not exist. Raises what ``read_tables`` raises."""
+    return read_tables(session, [name], in_family)[name]
+
+
+def read_tables(
+    session: Session, names: Sequence[QualifiedName], in_family: frozenset[QualifiedName]
+) -> dict[QualifiedName, TargetTable | None]:
+    """Read tables as they are now; None for one that does not exist.
+
+    Args:
+        in_family: tables, in lower case, that foreign keys connect.
 
     Raises:
-        DownstreamError: TR663, the table's files are damaged.
+        DownstreamError: TR663, a table's files are damaged.
         pymysql.MySQLError
     """
-    columns = _columns(session, name)
-    if not columns:
-        return None
-    key = (name[0].lower(), name[1].lower())
-    triggers = triggers_of(session, name)
+    columns = _COLUMNS.read(session, names)
+    there = [name for name in names if columns[name]]
+    facts = (_KINDS, _UNIQUE_KEYS, _TRIGGERS)
+    kinds, keys, triggers = (each.read(session, there) for each in facts)
+    return dict.fromkeys(names) | {
+        name: _table(session, name, columns[name], kinds[name], keys[name], triggers[name], in_family)
+        for name in there
+    }
+
+
+def _table(
+    session: Session,
+    name: QualifiedName,
+    columns: list[Row],
+    kinds: list[Row],
+    keys: list[Row],
+    trigger_rows: list[Row],
+    in_family: frozenset[QualifiedName],
+) -> TargetTable:
+    triggers = _triggers(trigger_rows)
     try:
         definition = _definition(session, name, triggers)
     except pymysql.MySQLError as error:
         if is_crashed(error):
             raise crashed(name, error, Where(table=".".join(name))) from error
         raise
-    kind, engine, transactions = _kind(session, name)
+    kind, engine, transactions = (str(value or "") for value in (kinds[0][1:] if kinds else ("", "", "")))
+    is_related = (name[0].lower(), name[1].lower()) in in_family
     return TargetTable(
         name,
-        columns,
-        _keys(session, name),
-        key in in_family,
+        tuple(_with_members(session, name, _column(session.flavor, *row[1:])) for row in columns),
+        _keys(keys),
+        is_related,
         triggers,
         definition,
         kind == "SYSTEM VERSIONED",
@@ -109,21 +211,9 @@ def read_table(
         # A sequence is written as a whole and BLACKHOLE stores nothing, so a repeated write does no harm.
         transactions == "YES" or kind == "SEQUENCE" or engine.upper() == "BLACKHOLE",
         kind == "VIEW",
-        _referred_columns(session, name) if key in in_family else None,
+        _referred_columns(session, name) if is_related else None,
         session.flavor,
     )
-
-
-def _kind(session: Session, name: QualifiedName) -> tuple[str, str, str]:
-    """Read a table's type, its engine, and whether the engine has transactions ("YES"), from ``information_schema``."""
-    rows = session.rows(
-        "SELECT t.TABLE_TYPE, t.ENGINE, e.TRANSACTIONS FROM information_schema.TABLES t"
-        " LEFT JOIN information_schema.ENGINES e ON e.ENGINE = t.ENGINE"
-        " WHERE t.TABLE_SCHEMA = %s AND t.TABLE_NAME = %s",
-        name,
-    )
-    kind, engine, transactions = rows[0] if rows else ("", "", "")
-    return str(kind), str(engine or ""), str(transactions or "")
 
 
 def _definition(session: Session, name: QualifiedName, triggers: Iterable[Trigger]) -> str:
@@ -146,29 +236,47 @@ class TableAltered(DownstreamError):
         )
 
 
-def lock_table(session: Session, name: QualifiedName, expected: str) -> None:
-    """Keep others from altering the table until the open transaction ends. Raises TableAltered if it was altered."""
+def lock_tables(session: Session, expected: Mapping[QualifiedName, str]) -> None:
+    """Keep others from altering tables until the open transaction ends.
+
+    Args:
+        expected: their definitions.
+
+    Raises:
+        TableAltered: one was altered.
+        pymysql.MySQLError
+    """
+    names = list(expected)
+    for first in range(0, len(names), _TOGETHER):
+        part = names[first : first + _TOGETHER]
+        try:
+            _hold(session, part)
+        except TableAltered:
+            # Which one is missing?
+            for name in part:
+                _hold(session, [name])
+            raise
+    triggers = _TRIGGERS.read(session, names)
+    for name in names:
+        try:
+            found = _definition(session, name, _triggers(triggers[name]))
+        except pymysql.MySQLError as error:
+            if error_number(error) in _ABSENT:
+                raise TableAltered(name) from error
+            raise
+        if found != expected[name]:
+            raise TableAltered(name)
+
+
+def _hold(session: Session, names: Sequence[QualifiedName]) -> None:
+    # SELECT keeps its metadata locks until the transaction ends; SHOW releases its own at once.
+    selects = (f"(SELECT 1 FROM {quoted(*name)} LIMIT 0)" for name in names)
     try:
-        # SELECT keeps its metadata lock until the transaction ends; SHOW releases its own at once.
-        session.rows(f"SELECT 1 FROM {quoted(*name)} LIMIT 0")
-        found = _definition(session, name, triggers_of(session, name))
+        session.rows(" UNION ALL ".join(selects))
     except pymysql.MySQLError as error:
         if error_number(error) in _ABSENT:
-            raise TableAltered(name) from error
+            raise TableAltered(names[0]) from error
         raise
-    if found != expected:
-        raise TableAltered(name)
-
-
-def _columns(session: Session, name: QualifiedName) -> tuple[TargetColumn, ...]:
-    rows = session.rows(
-        "SELECT COLUMN_NAME, COLUMN_TYPE, IS_NULLABLE, COLUMN_DEFAULT, EXTRA, CHARACTER_SET_NAME, COLLATION_NAME,"
-        " GENERATION_EXPRESSION FROM information_schema.COLUMNS WHERE TABLE_SCHEMA = %s AND TABLE_NAME = %s"
-        " ORDER BY ORDINAL_POSITION",
-        name,
-    )
-    columns = tuple(_column(session.flavor, *row) for row in rows)
-    return tuple(_with_members(session, name, column) for column in columns)
 
 
 def _with_members(session: Session, name: QualifiedName, column: TargetColumn) -> TargetColumn:
@@ -243,14 +351,9 @@ def _is_generated(extra: str) -> bool:
     return any(word in extra for word in ("VIRTUAL GENERATED", "STORED GENERATED", "PERSISTENT"))
 
 
-def _keys(session: Session, name: QualifiedName) -> tuple[UniqueKey, ...]:
-    rows = session.rows(
-        "SELECT INDEX_NAME, COLUMN_NAME, SUB_PART, NULLABLE FROM information_schema.STATISTICS"
-        " WHERE TABLE_SCHEMA = %s AND TABLE_NAME = %s AND NON_UNIQUE = 0 ORDER BY INDEX_NAME, SEQ_IN_INDEX",
-        name,
-    )
+def _keys(rows: Iterable[Row]) -> tuple[UniqueKey, ...]:
     parts: dict[str, list[TargetKeyPart]] = {}
-    for index, column, length, nullable in rows:
+    for _, index, column, length, nullable in rows:
         part = TargetKeyPart(column.lower() if column else None, length, nullable == "YES")
         parts.setdefault(index, []).append(part)
     in_order = sorted(parts, key=lambda index: (index != "PRIMARY", index))
@@ -259,13 +362,11 @@ def _keys(session: Session, name: QualifiedName) -> tuple[UniqueKey, ...]:
 
 def triggers_of(session: Session, name: QualifiedName) -> tuple[Trigger, ...]:
     """Read the triggers on a table that the account may see."""
-    rows = session.rows(
-        "SELECT TRIGGER_NAME, ACTION_TIMING, EVENT_MANIPULATION, ACTION_STATEMENT, SQL_MODE"
-        " FROM information_schema.TRIGGERS WHERE EVENT_OBJECT_SCHEMA = %s AND EVENT_OBJECT_TABLE = %s"
-        " ORDER BY TRIGGER_NAME",
-        name,
-    )
-    return tuple(Trigger(*map(_text, row)) for row in rows)
+    return _triggers(_TRIGGERS.read(session, [name])[name])
+
+
+def _triggers(rows: Iterable[Row]) -> tuple[Trigger, ...]:
+    return tuple(Trigger(*map(_text, row[1:])) for row in rows)
 
 
 def _foreign_keys(session: Session) -> list[tuple[QualifiedName, QualifiedName, bool]]:

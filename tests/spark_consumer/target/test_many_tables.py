@@ -1,0 +1,87 @@
+"""Many tables are read and locked with few statements, and with the same result as each by itself."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pymysql
+import pytest
+
+from compose.databases import Database
+from schemas.access.server_url import ServerUrl
+from spark_consumer.target.session import closing, connect
+from spark_consumer.target.tables import TableAltered, TargetCatalog, lock_tables, read_table
+
+#: databases whose names differ in case only, where the server distinguishes them
+DBS = ("many_tables", "Many_Tables")
+COUNT = 8
+
+
+@pytest.fixture
+def server(request: pytest.FixtureRequest) -> Any:
+    found: Database = request.getfixturevalue(request.param)
+    for db in DBS:
+        found.execute(f"CREATE DATABASE {db}")
+    yield found
+    for db in DBS:
+        found.execute(f"DROP DATABASE {db}")
+
+
+def _make(server: Database) -> list[tuple[str, str]]:
+    names = [(db, f"{letter}{n}") for db in DBS for letter in "tT" for n in range(COUNT)]
+    for n, (db, table) in enumerate(names):
+        keys = ("PRIMARY KEY (id)", "UNIQUE KEY z (b, a(3)), UNIQUE KEY (id)", "KEY (a)")[n % 3]
+        server.execute(
+            f"CREATE TABLE {db}.{table} (id INT NOT NULL, a VARCHAR(9) DEFAULT '{n}', b INT NOT NULL, {keys})"
+        )
+        if n % 7 == 0:
+            server.execute(
+                f"CREATE TRIGGER {db}.g{table} BEFORE INSERT ON {db}.{table} FOR EACH ROW SET @a = {n}"
+            )
+    server.execute(f"CREATE VIEW {DBS[0]}.v AS SELECT * FROM {DBS[0]}.t0")
+    return names
+
+
+@pytest.mark.parametrize("server", ["downstream_mysql", "downstream_mariadb"], indirect=True)
+def test_tables_read_together_are_those_read_by_themselves(server: Database) -> None:
+    names = _make(server)
+    wanted = [*names, (DBS[0], "v"), (DBS[0], "gone"), ("gone", "t0")]
+    with closing(connect(ServerUrl.parse(server.url()))) as session:
+        together = TargetCatalog().load(session, wanted)
+        assert list(together) == wanted
+        assert together == {name: read_table(session, name) for name in wanted}
+        assert [name for name, table in together.items() if table is None] == wanted[-2:]
+        found = {name: table.definition for name, table in together.items() if table is not None}
+        assert len(set(found.values())) > COUNT
+
+
+@pytest.mark.parametrize("server", ["downstream_mysql", "downstream_mariadb"], indirect=True)
+def test_tables_locked_together_are_not_altered(server: Database) -> None:
+    names = _make(server)
+    with closing(connect(ServerUrl.parse(server.url()))) as session:
+        tables = TargetCatalog().load(session, names)
+        definitions = {name: table.definition for name, table in tables.items() if table is not None}
+        session.execute("BEGIN")
+        lock_tables(session, definitions)
+        with server.connect() as other, other.cursor() as cursor:
+            cursor.execute("SET SESSION lock_wait_timeout = 1")
+            for db, table in (names[0], names[COUNT], names[-1]):
+                with pytest.raises(pymysql.err.OperationalError) as refused:
+                    cursor.execute(f"ALTER TABLE {db}.{table} ADD c INT")
+                assert refused.value.args[0] == 1205
+        session.execute("ROLLBACK")
+        for change in (
+            "ALTER TABLE {}.{} ADD c INT",
+            "CREATE TRIGGER {0}.h BEFORE DELETE ON {0}.{1} FOR EACH ROW SET @a = 1",
+            "DROP TABLE {}.{}",
+        ):
+            db, table = name = names[COUNT + 3]
+            server.execute(change.format(db, table))
+            session.execute("BEGIN")
+            with pytest.raises(TableAltered, match=f"{db}.{table}"):
+                lock_tables(session, definitions)
+            session.execute("ROLLBACK")
+            if not change.startswith("DROP"):
+                read = read_table(session, name)
+                assert read is not None
+                definitions[name] = read.definition
