@@ -7,6 +7,7 @@ from decimal import Decimal
 from functools import cache
 from typing import Any
 
+from schemas.codegen import compile_function
 from schemas.structure import Column
 from schemas.types.codec import Codec, Lines, read_length, short_field
 from schemas.varint import encode_bytes
@@ -46,24 +47,22 @@ def _groups(precision: int, scale: int) -> list[tuple[int, int]]:
 @cache
 def unpacker(precision: int, scale: int) -> Callable[[bytes], int]:
     """Return a function that converts packed bytes to the unscaled number."""
-    groups = _groups(precision, scale)
-    size = packed_size(precision, scale)
-    mask = (1 << (8 * size)) - 1
-    sign_bit = 1 << (8 * size - 1)
-
-    def unpack(data: bytes) -> int:
-        bits = int.from_bytes(data, "big")
-        negative = not bits & sign_bit
-        if negative:
-            bits ^= mask
-        data = (bits ^ sign_bit).to_bytes(size, "big")
-        number = pos = 0
-        for length, digits in groups:
-            number = number * 10**digits + int.from_bytes(data[pos : pos + length], "big")
-            pos += length
-        return -number if negative else number
-
-    return unpack
+    bits = 8 * packed_size(precision, scale)
+    sign, digits, shift, terms = 1 << (bits - 1), precision, bits, []
+    for length, in_group in _groups(precision, scale):
+        digits -= in_group
+        shift -= 8 * length
+        terms.append(f"(n >> {shift:d} & {(1 << 8 * length) - 1:d}) * {10**digits:d}")
+    number = " + ".join(terms)
+    lines = [
+        "n = from_bytes(data)",
+        # The bits of a negative number are inverted, and the first one is the sign's.
+        f"if n & {sign:d}: n ^= {sign:d}; return {number}",
+        f"n ^= {sign - 1:d}; return -({number})",
+    ]
+    return compile_function(
+        "unpack", "data", lines, {"from_bytes": int.from_bytes}, f"<decimal({precision},{scale})>"
+    )
 
 
 def decimal_avro(data: bytes, precision: int, scale: int) -> bytes:
