@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gc
+import sys
 import threading
 import time
 from collections.abc import Callable
@@ -32,6 +34,9 @@ from spark_consumer.sinks.sink import Sink
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
+# Rows hold no cycles: to look for some would cost a tenth of the time. The thread that writes gets an answer for each
+# statement, and needs the interpreter for each, while others read and render.
+_GC_THRESHOLD, _SWITCH = 200_000, 0.0002
 _POLL = 0.05
 _LOOK = 5.0  # seconds between two looks at a query that has no batch yet
 _MOMENT = 1.0  # seconds
@@ -69,6 +74,8 @@ class Consumer:
         Raises:
             TailraceError: the reason why the run stopped; nothing is applied in part.
         """
+        gc.set_threshold(_GC_THRESHOLD, *gc.get_threshold()[1:])
+        sys.setswitchinterval(_SWITCH)
         config, log = self._config, self._log
         # Such a run needs only what the log has at the start, so it does not wait.
         timer = RetryTimer(0 if config.until_caught_up else config.retry_time, stop)
