@@ -34,7 +34,7 @@ import structlog
 from schemas.crashpoints import reached
 from schemas.errors import DDL, EventId, TailraceError
 from schemas.tables import QualifiedName
-from spark_consumer.apply import copied, nontransactional
+from spark_consumer.apply import copied, executor_sessions, nontransactional
 from spark_consumer.apply.connection import Connection
 from spark_consumer.apply.ddl.intent import DdlWork, PendingDdl
 from spark_consumer.apply.ddl.outcome import await_predecessor
@@ -400,6 +400,8 @@ class Applier:
     def abort(self) -> None:
         """End all waiting and break the open connections. Another thread calls this."""
         self.connection.abort()
+        executor_sessions.abort(self._config.target, self._config.key)
 
     def close(self) -> None:
         self.connection.close()
+        executor_sessions.close(self._config.target, self._config.key)

@@ -1,4 +1,7 @@
-"""The downstream connections of a Python worker, which are kept from task to task and opened again when lost."""
+"""The downstream connections of workers in this process, which are kept from task to task and opened again when lost.
+
+The process is one of Spark's Python workers, or the consumer's own.
+"""
 
 from __future__ import annotations
 
@@ -34,6 +37,24 @@ class WorkerKey(NamedTuple):
 
 
 _sessions: dict[WorkerKey, Session] = {}
+#: set to end the retries of a channel's workers in this process
+_ends: dict[tuple[str, ChannelKey], threading.Event] = {}
+
+
+def abort(target: ServerUrl, channel: ChannelKey) -> None:
+    """End all waiting of a channel's workers in this process, and break their connections, from another thread."""
+    if (end := _ends.pop((str(target), channel), None)) is not None:
+        end.set()
+    for key in [key for key in list(_sessions) if key[:2] == (target, channel)]:
+        if (session := _sessions.get(key)) is not None:
+            session.cut()
+
+
+def close(target: ServerUrl, channel: ChannelKey) -> None:
+    """Close the connections of a channel's workers in this process, once none is at work."""
+    _ends.pop((str(target), channel), None)
+    for key in [key for key in list(_sessions) if key[:2] == (target, channel)]:
+        _forget(key)
 
 
 def with_session(
@@ -52,7 +73,8 @@ def with_session(
     Raises:
         DownstreamError: it did not succeed within ``retry_time``, or a retry cannot help.
     """
-    timer = RetryTimer(retry_time, threading.Event())
+    end = _ends.setdefault((str(key.target), key.channel), threading.Event())
+    timer = RetryTimer(retry_time, end)
     while True:
         try:
             work(_session(key))

@@ -122,7 +122,7 @@ class ConsumerSettings:
         bool,
         Field(
             description="apply epochs in the consumer's own process as they arrive, before Spark has started and"
-            " between its batches; not with consistency worker, a max-batch-delay, or change files"
+            " between its batches; not with a max-batch-delay or change files"
         ),
     ] = True
     safe_mode: Annotated[
@@ -202,8 +202,7 @@ class ConsumerConfig(ConsumerSettings, LogAddress):
     @property
     def applies_directly(self) -> bool:
         """Whether the consumer's own process applies epochs as they arrive."""
-        alone = self.consistency == "worker" or self.max_batch_delay or self.files is not None
-        return self.direct and not alone
+        return self.direct and not (self.max_batch_delay or self.files is not None)
 
     @property
     def key(self) -> ChannelKey:

@@ -6,7 +6,7 @@ import threading
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from spark_consumer.apply.workers.spark_pool import executors
+from spark_consumer.apply.workers.spark_pool import workers
 from spark_consumer.epochs.epoch_transactions import TransactionReader
 from spark_consumer.epochs.fetch import TopicReader
 from spark_consumer.epochs.log_reader import LogReader
@@ -40,14 +40,9 @@ def consumer(
     """
     log, counters = LogReader(config), counters or Counters()
 
-    def started() -> SparkSession:
-        session = spark()
-        assert session is not None, "only a channel with workers asks, and it waits for Spark before"
-        return session
-
     def open_checked(config: ConsumerConfig) -> Sink[Any]:
         check()
-        return open_sink(config, log, executors(started))
+        return open_sink(config, log, workers(spark, direct=config.applies_directly))
 
     def queries(
         config: ConsumerConfig, sink: Sink[Any], condition: StopCondition, stop: threading.Event

@@ -86,7 +86,7 @@ def folder(
         f'security-protocol = "sasl_ssl"\nsasl-mechanism = "PLAIN"\nsasl-username = "{USER}"\n'
         f'ssl-ca = "{secured.ca}"\n'
         f'[target]\nurl = "mysql://{TARGET_USER}@127.0.0.1:{downstream_mysql.port}/?ssl-ca={authority}"\n'
-        f'[consumer]\nchannel = "secured"\nconsistency = "worker"\nworker-count = 2\n'
+        f'[consumer]\nchannel = "secured"\nconsistency = "worker"\nworker-count = 2\ndirect = false\n'
         f'"spark.master" = "local[1]"\n[tables]\ninclude = ["{DB}.*"]\n'
     )
     return made

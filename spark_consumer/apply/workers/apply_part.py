@@ -1,4 +1,4 @@
-"""Applies one part of a slice in a Python worker, in one transaction on a connection of its own.
+"""Applies one part of a slice in one transaction on a connection of its own.
 
 The protocol of a slice in parts, in order; ``spark_consumer.apply.applier`` has the steps before and after:
 

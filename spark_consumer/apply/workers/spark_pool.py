@@ -1,4 +1,4 @@
-"""Spark's Python workers as the workers of a slice in parts."""
+"""The workers of a slice in parts: Spark's Python workers, or threads of the consumer."""
 
 from __future__ import annotations
 
@@ -15,15 +15,25 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 
-def executors(spark: Callable[[], SparkSession]) -> WorkerPool:
-    """The pool of Spark's Python workers; all parts at once, whatever the number of cores.
+# Of all parts together. A Spark job takes longer than these, and Python sends no more with one core.
+_FEW_STATEMENTS = 1_000
+
+
+def workers(spark: Callable[[], SparkSession | None], *, direct: bool) -> WorkerPool:
+    """The pool that applies all parts at once, whatever the number of cores.
 
     Args:
-        spark: called for the session when the first part is to be applied.
+        spark: returns the session, or None while Spark starts.
+        direct: whether threads of this process apply slices of few statements, and all while Spark starts.
     """
 
     def work(order: PartContext, parts: Sequence[WorkerPart]) -> list[PartResult]:
-        context = spark().sparkContext
+        session = spark()
+        few = direct and sum(part.writes.statements for part in parts) <= _FEW_STATEMENTS
+        if session is None or few:
+            assert direct, "a channel that Spark applies waits for its start"
+            return list(run_parts(order, parts))
+        context = session.sparkContext
         packed = [pickle.dumps(part, pickle.HIGHEST_PROTOCOL) for part in parts]
         tasks = min(len(packed), max(1, context.defaultParallelism))
         done: list[PartResult] = (

@@ -457,7 +457,7 @@ def test_a_python_worker_killed_in_its_transaction_is_replaced_and_nothing_happe
 ) -> None:
     t = made(topic, name)
     topic.epoch(*(insert(t, row(number, number, f"s{number}")) for number in range(300)))
-    consume(consistency="worker", worker_count=3)
+    consume(consistency="worker", worker_count=3, direct=False)
     # Every third row takes the unique value of a row that goes.
     topic.epoch(
         *(delete(t, row(n + 1, n + 1, f"s{n + 1}")) for n in range(0, 300, 3)),
@@ -473,7 +473,7 @@ def test_a_python_worker_killed_in_its_transaction_is_replaced_and_nothing_happe
 
     def run() -> None:
         try:
-            counters.append(consume(consistency="worker", worker_count=3))
+            counters.append(consume(consistency="worker", worker_count=3, direct=False))
         except BaseException as error:
             failures.append(error)
 
