@@ -8,8 +8,6 @@ commit of one epoch, the next one is decoded; at most one commit is in progress.
 
 from __future__ import annotations
 
-import gc
-import sys
 import threading
 import time
 import uuid
@@ -62,6 +60,7 @@ from relay_store.layout.readers import Mark
 from relay_store.read.reader import RelayBlock, RelayReader
 from relay_store.read.tail import RelayTail
 from schemas.gtid.sets import parse_gtid_set
+from schemas.interpreter import tuned_interpreter
 from schemas.tables import TableFilter
 from schemas.wire.avro_schema import fingerprint_of
 from schemas.wire.epoch import COPY, ORIGIN
@@ -69,10 +68,6 @@ from schemas.wire.epoch import COPY, ORIGIN
 log = structlog.get_logger()
 
 _POLL, _COPY_POLL = 0.5, 0.005  # seconds
-_GC_THRESHOLD = 200_000  # objects
-# Seconds. The thread that commits takes in a delivery report of each partition, and for each it waits so long for
-# the interpreter while the next epoch is decoded: Python's own 5 ms made commits take three times as long.
-_SWITCH = 0.0002
 _PATIENCE = 5.0  # seconds that a stop waits for the rest of a transaction
 
 #: whether to stop at a position
@@ -144,7 +139,7 @@ class Publisher:
         structures = Structures(self._flavor, self._rules.tables, state.tracked, self._upstream)
         log_id = str(uuid.uuid4()) if last is None else last.log_id
         committer = Committer(self._log, log_id, self._origins, self.progress, self._tail, self._mark)
-        with _tuned_interpreter(), closing(committer):
+        with tuned_interpreter(), closing(committer):
             if last is not None:
                 self._began(log_id)
             start = find_start(self._root, self._flavor, last, self._tail, self._mark, stop)
@@ -429,16 +424,3 @@ def _end_of_run(output: _Output, stop: threading.Event, until: Until | None) -> 
         return not in_group or time.monotonic() > deadline
 
     return is_over
-
-
-@contextmanager
-def _tuned_interpreter() -> Iterator[None]:
-    collections, switch = gc.get_threshold(), sys.getswitchinterval()
-    # Records hold no cycles: to look for some would cost a tenth of the publisher's time.
-    gc.set_threshold(_GC_THRESHOLD, *collections[1:])
-    sys.setswitchinterval(_SWITCH)
-    try:
-        yield
-    finally:
-        gc.set_threshold(*collections)
-        sys.setswitchinterval(switch)

@@ -6,7 +6,6 @@ that ends. It has no connection and no file but these.
 
 from __future__ import annotations
 
-import gc
 import os
 import signal
 import sys
@@ -49,9 +48,9 @@ def main() -> None:
     from producer.decode.decoded_groups import BlockToDecode
     from producer.decode.group_decoder import GroupDecoder
     from schemas.gtid.sets import Flavor
+    from schemas.interpreter import collect_seldom
 
-    # As in the publisher: rows hold no cycles.
-    gc.set_threshold(200_000)
+    collect_seldom()
     flavor: Flavor = "mariadb" if sys.argv[1] == "mariadb" else "mysql"
     decoder = GroupDecoder(flavor, by_fingerprint=sys.argv[2] == FINGERPRINTS)
     try:

@@ -164,6 +164,7 @@ def _children(
     The number is the value's offset from ``start``, or the value itself; see ``_position``.
 
     Args:
+        left: see ``_value``.
         depth: of the container; 1 for the outermost one.
     """
     if depth > MAX_DEPTH:

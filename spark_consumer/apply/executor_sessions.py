@@ -45,7 +45,7 @@ def abort(target: ServerUrl, channel: ChannelKey) -> None:
     """End all waiting of a channel's workers in this process, and break their connections, from another thread."""
     if (end := _ends.pop((str(target), channel), None)) is not None:
         end.set()
-    for key in [key for key in list(_sessions) if key[:2] == (target, channel)]:
+    for key in _of(target, channel):
         if (session := _sessions.get(key)) is not None:
             session.cut()
 
@@ -53,8 +53,12 @@ def abort(target: ServerUrl, channel: ChannelKey) -> None:
 def close(target: ServerUrl, channel: ChannelKey) -> None:
     """Close the connections of a channel's workers in this process, once none is at work."""
     _ends.pop((str(target), channel), None)
-    for key in [key for key in list(_sessions) if key[:2] == (target, channel)]:
+    for key in _of(target, channel):
         _forget(key)
+
+
+def _of(target: ServerUrl, channel: ChannelKey) -> list[WorkerKey]:
+    return [key for key in list(_sessions) if key[:2] == (target, channel)]
 
 
 def with_session(

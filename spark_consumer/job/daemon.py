@@ -9,13 +9,13 @@ Like the JVM, the daemon and its workers ignore signals that are meant for the d
 
 from __future__ import annotations
 
-import gc
 import signal
 from importlib import import_module
 from typing import Any
 
 import pyspark.daemon
 
+from schemas.interpreter import collect_seldom
 from spark_consumer.job.jvm.ignored_signals import SIGNALS
 
 _MODULES = (
@@ -36,10 +36,6 @@ _MODULES = (
 )
 
 
-# Rows hold no cycles.
-_GC_THRESHOLD = 200_000
-
-
 class _Signals:
     """A replacement of the module ``signal`` for Spark's daemon, so that it and its workers ignore these signals."""
 
@@ -55,6 +51,6 @@ class _Signals:
 if __name__ == "__main__":
     for name in _MODULES:
         import_module(name)
-    gc.set_threshold(_GC_THRESHOLD, *gc.get_threshold()[1:])
+    collect_seldom()
     pyspark.daemon.signal = _Signals()
     pyspark.daemon.manager()

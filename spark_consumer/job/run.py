@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import gc
-import sys
 import threading
 import time
 from collections.abc import Callable
@@ -15,6 +13,7 @@ import structlog
 
 from schemas.access.kafka_security import KafkaRefused
 from schemas.errors import LogError, TailraceError
+from schemas.interpreter import tuned_interpreter
 from spark_consumer.apply.retry import RetryTimer
 from spark_consumer.epochs.letter_case import with_servers_letter_case
 from spark_consumer.epochs.log_reader import LogReader
@@ -34,9 +33,6 @@ from spark_consumer.sinks.sink import Sink
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-# Rows hold no cycles: to look for some would cost a tenth of the time. The thread that writes gets an answer for each
-# statement, and needs the interpreter for each, while others read and render.
-_GC_THRESHOLD, _SWITCH = 200_000, 0.0002
 _POLL = 0.05
 _LOOK = 5.0  # seconds between two looks at a query that has no batch yet
 _MOMENT = 1.0  # seconds
@@ -64,6 +60,7 @@ class Consumer:
         self._config, self._log, self._counters = config, log, counters
         self._open_sink, self._make_queries = open_sink, queries
 
+    @tuned_interpreter()
     def run(self, stop: threading.Event) -> None:
         """Apply the epoch log to the downstream until stopped, or until the configuration's stop condition is reached.
 
@@ -74,8 +71,6 @@ class Consumer:
         Raises:
             TailraceError: the reason why the run stopped; nothing is applied in part.
         """
-        gc.set_threshold(_GC_THRESHOLD, *gc.get_threshold()[1:])
-        sys.setswitchinterval(_SWITCH)
         config, log = self._config, self._log
         # Such a run needs only what the log has at the start, so it does not wait.
         timer = RetryTimer(0 if config.until_caught_up else config.retry_time, stop)
