@@ -14,10 +14,16 @@ def encode_slow(zigzag: int) -> bytes:
 
 
 _SMALL = 1 << 17
-#: VARINT[z]: the bytes of each zig-zag value below 2^17, which are the numbers from -65536 to 65535
-VARINT: list[bytes] = [encode_slow(z) for z in range(_SMALL)]
+# A last group of seven bits, and one that is continued.
+_LAST, _CONTINUED = ([bytes((first + z,)) for z in range(1 << 7)] for first in (0, 0x80))
 # Two continued low groups (14 bits), which precede VARINT[z >> 14].
-LOW = [bytes((z & 0x7F | 0x80, z >> 7 | 0x80)) for z in range(1 << 14)]
+LOW = [low + high for high in _CONTINUED for low in _CONTINUED]
+#: VARINT[z]: the bytes of each zig-zag value below 2^17, which are the numbers from -65536 to 65535
+VARINT: list[bytes] = [
+    *_LAST,
+    *(low + high for high in _LAST[1:] for low in _CONTINUED),
+    *(low + high for high in _LAST[1 : _SMALL >> 14] for low in LOW),
+]
 
 
 def encode(zigzag: int) -> bytes:

@@ -26,6 +26,9 @@ def main() -> None:
             if signal.getsignal(number) != signal.SIG_IGN:
                 signal.signal(number, _exit_on_signal)
         handler = _exit_on_signal
+    from schemas.interpreter import import_structlog
+
+    import_structlog()
     from tailrace.commands import main as run
 
     signal.signal(signal.SIGINT, handler)

@@ -45,10 +45,12 @@ def main() -> None:
     # What is printed by anything must not get between the pieces.
     blocks, decoded = os.fdopen(os.dup(0), "rb"), os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)
+    from schemas.interpreter import collect_seldom, import_structlog
+
+    import_structlog()
     from producer.decode.decoded_groups import BlockToDecode
     from producer.decode.group_decoder import GroupDecoder
     from schemas.gtid.sets import Flavor
-    from schemas.interpreter import collect_seldom
 
     collect_seldom()
     flavor: Flavor = "mariadb" if sys.argv[1] == "mariadb" else "mysql"

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from schemas.codegen import compile_function
-from schemas.varint import encode, read_lines, read_more
+from schemas.varint import VARINT, encode, encode_slow, read_lines, read_more
 from schemas.wire.rows import (
     HEADER_SIZE,
     PART,
@@ -70,6 +70,15 @@ _EDGES = [edge + near for edge in (0, *(1 << bits for bits in range(7, 64, 7))) 
 def test_a_number_is_read_with_its_end(zigzag: int) -> None:
     data = b"x" + encode(zigzag)
     assert _read(data + b"\xff", 1) == (zigzag, len(data))
+
+
+def test_the_table_of_numbers_is_complete() -> None:
+    assert [encode_slow(zigzag) for zigzag in range(len(VARINT))] == VARINT
+
+
+@given(st.integers(0, (1 << 64) - 1) | st.sampled_from(_EDGES[1:]))
+def test_both_ways_to_write_a_number_agree(zigzag: int) -> None:
+    assert encode(zigzag) == encode_slow(zigzag)
 
 
 @given(st.integers(1 << 7, (1 << 64) - 1))
