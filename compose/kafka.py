@@ -21,7 +21,7 @@ from tailrace.artifacts.maven import java
 
 _LOGGING = Path(__file__).with_name("kafka-log4j2.xml")
 # A broker that runs for minutes spends more CPU on optimizing code than it saves.
-_JVM = ["-Xms256m", "-Xmx512m", "-XX:TieredStopAtLevel=1"]
+_JVM = ["-Xms256m", "-Xmx512m", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC"]
 _SETTINGS = """\
 process.roles=broker,controller
 node.id=1
