@@ -25,6 +25,16 @@ VARCHAR, BIT, VECTOR, BLOB, VAR_STRING, STRING, GEOMETRY = 15, 16, 242, 252, 253
 
 
 _ADDRESS_SIZES = (4, 16)  # bytes
+# Longer values are written as they are: twice as many digits could be more than a server takes.
+_LONG = 4096  # bytes
+_RAW = b"_binary'"
+
+
+def digits_of(literal: bytes) -> bytes:
+    """Return the hexadecimal digits of a value's literal."""
+    if literal.startswith(_RAW):
+        return literal[len(_RAW) : -1].replace(b"''", b"'").hex().encode()
+    return literal[2:-1]
 
 
 def length_bytes(column: Column) -> int:
@@ -92,7 +102,11 @@ class Binary(Codec):
         return [*lines, f"{target} = {tags[0]} + encode_varint(l << 1) + d"]
 
     def literal(self, column: Column, target: str, branches: int) -> Lines:
-        return [*read_length("d"), f'{target} = b"X\'" + d.hex().encode() + b"\'"']
+        return [
+            *read_length("d"),
+            f'if len(d) <= {_LONG}: {target} = b"X\'" + d.hex().encode() + b"\'"',
+            f'else: {target} = {_RAW!r} + d.replace(b"\'", b"\'\'") + b"\'"',
+        ]
 
     def value(self, column: Column, target: str, branches: int) -> Lines:
         """Bytes."""

@@ -147,7 +147,7 @@ def _packet(theirs: Variables, ours: Variables) -> Result:
     wanted, value = (int(v.get("max_allowed_packet", "0")) for v in (theirs, ours))
     if not wanted or not value:
         return NotChecked("downstream", "packet_of_both", "one of the servers has no max_allowed_packet")
-    # Bytes are written in hexadecimal, so the largest rows need more than this; such rows are very rare.
+    # A statement is longer than its row, so the largest rows need more than this; such rows are very rare.
     mib = (
         f"max_allowed_packet is {wanted / (1 << 20):g} MiB upstream and {value / (1 << 20):g} MiB downstream"
     )

@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 
 from schemas.sql.literals import compile_literals
 from schemas.structure import TableStructure
+from schemas.types.binary import digits_of
 from schemas.varint import encode_bytes, read_bytes
 from spark_consumer.plan.conflicts import ConflictColumn, ConflictKey, Normalization, TableCausality
 
@@ -89,8 +90,8 @@ def _plain(part: ConflictColumn, literal: bytes) -> bytes:
     if part.normalization is Normalization.UNSIGNED:
         return literal.lstrip(b"-")
     if part.normalization is Normalization.BYTES:
-        # X'…' has two digits for each byte; zeros at the end of BINARY are ignored
-        return literal[2:-1] if part.length is None else literal[2 : 2 + 2 * part.length].rstrip(b"'")
+        digits = digits_of(literal)
+        return digits if part.length is None else digits[: 2 * part.length]
     return literal
 
 
