@@ -37,8 +37,12 @@ Decode = Callable[
 SchemaName = Callable[[TableStructure], bytes]
 
 _BYTES_AT_A_TIME = 64 << 10  # bytes; most events are smaller
+# Columns whose values are compared together with those of the image before. Two comparisons cost as much as the values
+# of a few columns, so a table of less columns has none.
+_TOGETHER = 8
 
 _READ = re.compile(r"read_(\w+)\(b, p\)")
+_LITTLE = "'little'"
 _AVRO_PARAMETERS = "epoch_number, table_source, table_source_moved, event_source"
 _PARAMETERS = f"b, p, end, seq, {_AVRO_PARAMETERS}, add_key, add_value, headers"
 
@@ -152,11 +156,7 @@ def _image(structure: TableStructure, present: int, prefix: str, partial: int | 
             ``j0, j1, …``; in the after image the bits of ``x`` say which documents are diffs of those.
     """
     documents = rank = 0
-    size = (present.bit_count() + 7) // 8
-    form = {1: "B", 2: "H", 4: "I", 8: "Q"}.get(size)
-    nullmap = "b[p]" if size == 1 else f"from_bytes(b[p:p+{size}], 'little')"
-    line = f"n = {nullmap}; p += {size}"
-    pieces: list[list[str]] = [[NumberLine(line, form, "n", whole=True) if form else line]]
+    pieces: list[list[str]] = [_nulls(present.bit_count())]
     for i, column in enumerate(structure.columns):
         # Documents have a number each, whether the images have them or not.
         document = documents
@@ -174,11 +174,48 @@ def _image(structure: TableStructure, present: int, prefix: str, partial: int | 
                 known = f"j{document}" if partial >> i & 1 else "lacks_document()"
                 diffs = [*read_counted(4), f"{target} = json_patched({known}, d, {tags[0]}, {tags[1]})"]
                 decode = [f"if x & {1 << document}:", *indent(diffs), "else:", *indent(decode)]
-        if column.nullable:
-            decode = [f"if n & {1 << rank}: {target} = b'\\0'", "else:", *indent(decode)]
+        pieces.append(_unless_null(column, target, rank, decode))
         rank += 1
-        pieces.append(decode)
     return list(_heads_together(pieces))
+
+
+def _nulls(columns: int) -> list[str]:
+    """The line that reads which of so many columns are NULL, as bits of ``n``."""
+    size = (columns + 7) // 8
+    form = {1: "B", 2: "H", 4: "I", 8: "Q"}.get(size)
+    line = f"n = {'b[p]' if size == 1 else f'from_bytes(b[p:p+{size}], {_LITTLE})'}; p += {size}"
+    return [NumberLine(line, form, "n", whole=True) if form else line]
+
+
+def _full_images(structure: TableStructure) -> list[str]:
+    """Lines that read both images of an UPDATE that has all columns, into ``o0, o1, …`` and ``a0, a1, …``.
+
+    Most updates change few columns. So a group of columns that has the same bytes in both images is read once.
+    """
+    columns = list(enumerate(structure.columns))
+    groups = [columns[first : first + _TOGETHER] for first in range(0, len(columns), _TOGETHER)]
+    before, after = _nulls(len(columns)), ["m = n", *_nulls(len(columns))]
+    for number, group in enumerate(groups):
+        mask = sum(1 << i for i, _ in group)
+        names = [", ".join(f"{prefix}{i}" for i, _ in group) for prefix in "ao"]
+        again = f"p += len(r{number}); {names[0]} = {names[1]}"
+        read = _heads_together([_value(column, f"a{i}", i) for i, column in group])
+        before += [f"q{number} = p", *_heads_together([_value(column, f"o{i}", i) for i, column in group])]
+        before.append(f"r{number} = b[q{number}:p]")
+        after += [f"if not (n ^ m) & {mask} and b.startswith(r{number}, p): {again}", "else:", *indent(read)]
+    return [*before, *after]
+
+
+def _value(column: Column, target: str, rank: int) -> list[str]:
+    decode = codec_of(column).decode(column, target, [repr(tag) for tag in union_tags(column)])
+    return _unless_null(column, target, rank, decode)
+
+
+def _unless_null(column: Column, target: str, rank: int, decode: list[str]) -> list[str]:
+    """The lines that read a column's value, unless bit ``rank`` of ``n`` says that it is NULL."""
+    if not column.nullable:
+        return decode
+    return [f"if n & {1 << rank}: {target} = b'\\0'", "else:", *indent(decode)]
 
 
 def lacks_document() -> None:
@@ -289,9 +326,12 @@ def _unchanged(structure: TableStructure, images: Images) -> list[str]:
 
 def _update(structure: TableStructure, images: Images, diffs: bool, source: str) -> list[str]:
     """An UPDATE that changes the key becomes delete and create, so that each key's history stays whole."""
-    before = _image(structure, images.before, "o", partial=images.before if diffs else None)
-    after = _after_partial(structure, images) if diffs else _image(structure, images.after, "a")
-    both = [*before, *after, *_unchanged(structure, images)]
+    if images == Images.full(structure) and not diffs and len(structure.columns) >= _TOGETHER:
+        both = _full_images(structure)
+    else:
+        before = _image(structure, images.before, "o", partial=images.before if diffs else None)
+        after = _after_partial(structure, images) if diffs else _image(structure, images.after, "a")
+        both = [*before, *after, *_unchanged(structure, images)]
     create, delete = _create_parts(structure), _delete_parts(structure)
     update = ["UPDATE", create[1], "b'\\2'", delete[1]]
     here, moved = source.format("table_source"), source.format("table_source_moved")
