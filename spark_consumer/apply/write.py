@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 
@@ -24,6 +24,9 @@ from spark_consumer.target.server_errors import error_number, is_denied, is_lost
 from spark_consumer.target.session import Session
 
 _DUPLICATE = 1062
+# Statements that are sent together: each by itself would cost both sides half as much again as its work.
+_FEWEST, _MOST, _MOST_BYTES = 8, 500, 1 << 20
+_SAVEPOINT = b"SAVEPOINT tailrace"
 
 
 def write(session: Session, writes: Writes, where: Where) -> None:
@@ -41,19 +44,51 @@ def write(session: Session, writes: Writes, where: Where) -> None:
     checks = False
     hanging: Cascades | None = None
     try:
-        for one in writes.ordered:
-            if one.foreign_key_checks != checks:
-                session.execute(f"SET SESSION foreign_key_checks = {int(one.foreign_key_checks)}")
-                checks = one.foreign_key_checks
-            if one.cascade_from is not None:
-                hanging = hanging or cascades.load(session)
-                _run_cascade(session, hanging, one, where)
-            write_ordered(session, one, where)
+        for together in _sent_together(writes.ordered, session.max_allowed_packet):
+            first = together[0]
+            if first.foreign_key_checks != checks:
+                session.execute(f"SET SESSION foreign_key_checks = {int(first.foreign_key_checks)}")
+                checks = first.foreign_key_checks
+            if len(together) >= _FEWEST and _all_run(session, together):
+                continue
+            for one in together:
+                if one.cascade_from is not None:
+                    hanging = hanging or cascades.load(session)
+                    _run_cascade(session, hanging, one, where)
+                write_ordered(session, one, where)
     finally:
         # Reset it also after a refused statement, because the session is used again.
         if checks:
             with contextlib.suppress(pymysql.MySQLError, OSError):
                 session.execute("SET SESSION foreign_key_checks = 0")
+
+
+def _sent_together(ordered: Iterable[OrderedStatement], max_packet: int) -> Iterator[list[OrderedStatement]]:
+    """Yield runs of plain statements with the same checks, and each other one by itself."""
+    run: list[OrderedStatement] = []
+    size, most = 0, min(_MOST_BYTES, max_packet // 2)
+    for one in ordered:
+        joins = bool(run) and one.is_plain and one.foreign_key_checks == run[0].foreign_key_checks
+        if run and (not joins or not run[0].is_plain or len(run) == _MOST or size + len(one.sql) > most):
+            yield run
+            run, size = [], 0
+        run.append(one)
+        size += len(one.sql) + 1
+    if run:
+        yield run
+
+
+def _all_run(session: Session, together: Sequence[OrderedStatement]) -> bool:
+    """Run plain statements that are sent together; whether each changed exactly its rows. If not, none is done."""
+    wanted = [0, *(one.rows for one in together)]
+    try:
+        if session.execute_together([_SAVEPOINT, *(one.sql for one in together)]) == wanted:
+            return True
+    except pymysql.MySQLError as error:
+        if is_passing(error):
+            raise
+    session.execute(b"ROLLBACK TO " + _SAVEPOINT)
+    return False
 
 
 def write_copied(session: Session, copied: Iterable[CopiedStatement], where: Where) -> None:

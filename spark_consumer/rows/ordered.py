@@ -108,6 +108,18 @@ class OrderedStatement:
     clear_first: bytes | None = None
 
     @property
+    def is_plain(self) -> bool:
+        """Whether it changes exactly its rows, and nothing depends on how many it finds."""
+        special = (
+            self.fallbacks,
+            self.may_find_no_row,
+            self.is_operators,
+            self.cascade_from,
+            self.clear_first,
+        )
+        return not any(special) and not self.table.gives_way
+
+    @property
     def event(self) -> EventId:
         """The event of the first change."""
         return EventId(self.epoch, self.seq)
