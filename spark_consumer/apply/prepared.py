@@ -462,8 +462,8 @@ def _replace_statement(
     if chosen.used and is_repeat:
         instead = tuple(repeatable_statement(chosen, sql, flavor).sql for sql in instead)
     _log.warning("event_directed", which=str(chosen.event), statements=instead)
-    plain = replace(made, fallbacks=(), cascade_from=None, clear_first=None, is_operators=True)
-    return [replace(plain, sql=sql.encode()) for sql in instead]
+    plain = made._replace(fallbacks=(), cascade_from=None, clear_first=None, is_operators=True)
+    return [plain._replace(sql=sql.encode()) for sql in instead]
 
 
 def ordered_rows(plan: SlicePlan, changes: Iterable[OrderedChange]) -> list[OrderedRow]:

@@ -23,8 +23,9 @@ the whole row is not known; an INSERT gives missing columns their defaults.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
 from itertools import pairwise
+from operator import itemgetter
+from typing import NamedTuple
 
 from schemas.errors import EventId, LogError, Where
 from schemas.quote import quoted
@@ -37,10 +38,10 @@ from spark_consumer.target.row_locator import RowMatch
 CHECKS_OFF = 0x02
 CASCADES_LOGGED = 0x10
 _DELETE, _UPDATE = ord("d"), ord("u")
+_PLACE = itemgetter(1, 2)  # epoch and seq
 
 
-@dataclass(frozen=True)
-class OrderedRow:
+class OrderedRow(NamedTuple):
     """One row's change with its rendered parts.
 
     Attributes:
@@ -65,22 +66,10 @@ class OrderedRow:
     @classmethod
     def of(cls, table: TablePlan, change: OrderedChange) -> OrderedRow:
         """Return a change with the plan of its table."""
-        return cls(
-            table=table,
-            epoch=change.epoch,
-            seq=change.seq,
-            flags=change.flags,
-            op=change.op,
-            match=change.match,
-            assignments=change.assignments,
-            values=change.values,
-            rules=change.rules,
-            writes=change.writes,
-        )
+        return cls(table, *change[1:])
 
 
-@dataclass(frozen=True)
-class OrderedStatement:
+class OrderedStatement(NamedTuple):
     """One statement that must change exactly ``rows`` rows.
 
     Attributes:
@@ -178,8 +167,7 @@ def idempotent_statement(
     fresh = row.op not in (_UPDATE, _DELETE) or not row.table.partial
     attempts += [_insert(second or row)] if inserts and fresh else []
     may_find_no_row = row.op == _DELETE and second is None
-    return replace(
-        one,
+    return one._replace(
         sql=attempts[0],
         fallbacks=tuple(attempts[1:]),
         may_find_no_row=may_find_no_row or one.may_find_no_row,
@@ -198,17 +186,17 @@ def _merged(run: Sequence[tuple[OrderedStatement, bytes]]) -> OrderedStatement:
     first = run[0][0]
     if len(run) == 1:
         return first
-    return replace(
-        first, sql=b",".join((first.sql, *(values for _, values in run[1:]))), rows=len(run), changes=len(run)
-    )
+    sql = b",".join((first.sql, *(values for _, values in run[1:])))
+    return first._replace(sql=sql, rows=len(run), changes=len(run))
 
 
 def _changes(rows: Iterable[OrderedRow]) -> Iterator[tuple[OrderedRow, OrderedRow | None]]:
     """Yield the rows in order, each with its other half if it is a key-changing UPDATE."""
-    in_order = sorted(rows, key=lambda row: (row.epoch, row.seq))
-    for left, right in pairwise(in_order):
-        if (left.epoch, left.seq) == (right.epoch, right.seq):
-            raise LogError("TR553", f"duplicate row {left.seq}", where=Where(epoch=left.epoch))
+    in_order = sorted(rows, key=_PLACE)
+    places = list(map(_PLACE, in_order))
+    if len(set(places)) < len(places):
+        epoch, seq = next(left for left, right in pairwise(places) if left == right)
+        raise LogError("TR553", f"duplicate row {seq}", where=Where(epoch=epoch))
     position = 0
     while position < len(in_order):
         row = in_order[position]

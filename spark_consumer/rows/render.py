@@ -45,7 +45,7 @@ from spark_consumer.rules.expressions.kinds import Unevaluable
 from spark_consumer.target.row_locator import CurrentRowTest, RowMatch, RowMatcher, compile_finder
 
 _EVENTS = {ord("c"): "insert", ord("r"): "insert", ord("u"): "update", ord("d"): "delete"}
-_HEADER = itemgetter(slice(0, HEADER_SIZE))
+_HEADER, _OPERATION = itemgetter(slice(0, HEADER_SIZE)), itemgetter(OP_AT)
 _UPDATE, _DELETE, _READ = ord("u"), ord("d"), ord("r")
 
 
@@ -112,10 +112,14 @@ def _copied(
     plan: SlicePlan, tables: Mapping[bytes, TableRenderer], keys: Sequence[bytes], values: Sequence[bytes]
 ) -> Iterator[Result]:
     """Yield rows of copies. Raises ValueError for another change."""
-    for key, value in zip(keys, values, strict=True):
-        if value[OP_AT] != _READ:
-            raise ValueError("the record is not a row of a copy")
-        tables[value[:HEADER_SIZE]].gone.append((key, value))
+    if not {_READ}.issuperset(map(_OPERATION, values)):
+        raise ValueError("the record is not a row of a copy")
+    rows, headers = zip(keys, values, strict=True), set(map(_HEADER, values))
+    if len(headers) == 1:
+        tables[headers.pop()].gone += rows
+    else:
+        for row in rows:
+            tables[row[1][:HEADER_SIZE]].gone.append(row)
     for table in tables.values():
         if table.plan.mode is not ApplyMode.SKIP:
             yield from table.copied(plan)
