@@ -7,7 +7,7 @@ ARGS :=
 TEST_WORKERS := 4
 SHARED := -n $(TEST_WORKERS) --dist loadfile --no-loadscope-reorder
 
-.PHONY: help setup setup-sysbench artifacts classes demo test unit servers one golden fmt bench lint types contracts docs lock
+.PHONY: help setup setup-sysbench setup-tests artifacts classes demo test unit servers one golden fmt bench lint types contracts docs lock
 
 help: ## list the targets
 	@sed -n 's/^\([a-z]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 12
@@ -17,6 +17,9 @@ setup: ## build .venv from requirements.lock
 
 setup-sysbench:
 	@compose/setup sysbench
+
+setup-tests:
+	@compose/setup sysbench chromium promtool
 
 artifacts: setup ## fetch Kafka, MariaDB, MySQL and Spark's connector into .cache
 	@$(PYTHON) -m compose
@@ -46,13 +49,13 @@ types: setup ## mypy
 contracts: setup ## which package may import which
 	.venv/bin/lint-imports
 
-unit: setup ## the tests that need no servers
+unit: setup-tests ## the tests that need no servers
 	$(PYTHON) -m pytest $(SHARED) -m "not servers"
 
-servers: setup-sysbench artifacts classes ## the tests on real servers
+servers: setup-tests artifacts classes ## the tests on real servers
 	$(PYTHON) -m pytest $(SHARED) -m servers
 
-one: setup-sysbench artifacts classes ## one test, for example: make one TEST=tests/schemas/test_gtid.py
+one: setup-tests artifacts classes ## one test, for example: make one TEST=tests/schemas/test_gtid.py
 	$(PYTHON) -m pytest --durations=0 $(or $(TEST),$(error say which: make one TEST=tests/…))
 
 golden: setup ## renew the golden files; git diff then shows what has changed
