@@ -7,7 +7,7 @@ ARGS :=
 TEST_WORKERS := 4
 SHARED := -n $(TEST_WORKERS) --dist loadfile --no-loadscope-reorder
 
-.PHONY: help setup setup-sysbench setup-tests artifacts classes demo test unit servers one golden fmt bench lint types contracts docs lock
+.PHONY: help setup setup-sysbench setup-tests artifacts classes demo test checks unit servers one golden fmt bench lint types contracts docs lock
 
 help: ## list the targets
 	@sed -n 's/^\([a-z]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 12
@@ -33,7 +33,11 @@ demo: classes ## replicate a busy database, kill both processes on the way, comp
 bench: setup-sysbench classes ## measure each part and the whole, beside two peers
 	@$(PYTHON) -m bench $(ARGS)
 
-test: lint types contracts unit servers ## lint, types, import contracts, all tests
+test: checks unit servers ## lint, types, import contracts, all tests
+
+# mypy uses one core; the servers' programs are fetched meanwhile.
+checks: setup
+	@$(MAKE) --no-print-directory -j2 --output-sync lint types contracts artifacts classes
 
 fmt: setup ## let ruff repair and format
 	$(PYTHON) -m ruff check --fix .
