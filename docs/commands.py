@@ -23,6 +23,7 @@ MEANING = {
     ExitCode.PREFLIGHT: "`check` found something that blocks",
     ExitCode.DIVERGED: "`compare` or `validate` found a difference",
     ExitCode.DAMAGED: "`relay verify` found damage",
+    ExitCode.MAY_PASS: "failed like 1, but another start may succeed without a change, such as a server that is away",
 }
 """What an exit code says. Every command has the first three."""
 
@@ -45,6 +46,7 @@ READ_ON = {
     "schema": "[FORMAT.md](FORMAT.md#tracked-structures)",
     "stack": "[SETUP.md](SETUP.md#servers-to-try-it-with)",
     "status": "[STATUS.md](STATUS.md)",
+    "systemd": "[INSTALL.md](INSTALL.md#as-systemd-services)",
     "topic": "[FORMAT.md](FORMAT.md)",
     "validate": "[OPERATING.md](OPERATING.md#validating-while-replication-runs)",
 }

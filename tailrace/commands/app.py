@@ -19,6 +19,7 @@ from tailrace.commands import (
     run,
     stack,
     status,
+    systemd,
     validate,
 )
 from tailrace.commands.failure import report
@@ -31,7 +32,7 @@ app = typer.Typer(
     help="Replicate MySQL and MariaDB through Kafka, exactly once: from the binlog to relay files, to epochs in Kafka, "
     "to a downstream.",
     epilog="Exit codes: 0 fine, 1 failed, 2 usage, 3 preflight findings, 4 servers differ, "
-    "5 relay log damaged.",
+    "5 relay log damaged, 75 failed, but another start may succeed.",
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
@@ -47,6 +48,7 @@ app.command("copy")(copy.copy)
 app.command("reset")(reset.reset)
 app.command("check")(check.check)
 app.command("status")(status.status)
+app.command("systemd")(systemd.systemd)
 app.command("compare")(validate.compare)
 app.command("validate")(validate.validate)
 app.add_typer(channel.app, name="channel")

@@ -120,12 +120,15 @@ def _wait_for_log(settings: ConsumerConfig, spark: StartingSpark, stop: threadin
     from schemas.errors import LogError
     from spark_consumer.apply.retry import RetryTimer
     from spark_consumer.epochs.log_reader import LogReader
+    from tailrace.service.systemd_notify import Watchdog, tell_status
     from tailrace.status.position import log_exists
 
     logged = False
     begin = time.monotonic()
+    watchdog = Watchdog(0.0)
     timer = RetryTimer(settings.retry_time, stop)
     while not stop.is_set():
+        watchdog.look(None, is_due=False)
         try:
             if log_exists(settings) and LogReader(settings).bounds()[1] > 0:
                 return True
@@ -138,6 +141,7 @@ def _wait_for_log(settings: ConsumerConfig, spark: StartingSpark, stop: threadin
             continue
         if not logged:
             structlog.get_logger().info("waiting_for_producer", topic=settings.epochs_topic)
+            tell_status("waiting for the producer's first epoch")
             logged = True
         if time.monotonic() - begin > _PRODUCERS_START:
             spark()  # raises an error of its settings, too

@@ -28,8 +28,9 @@ def report(error: Exception) -> int:
 def describe(error: Exception) -> ErrorReport:
     """Return how to show an error. The traceback of an unexpected error is written to a file."""
     if isinstance(error, TailraceError):
-        again, code = another_start_helps(error), int(error.exit_code)
-        return ErrorReport(error.code, error.message, str(error.where), error.advice, code, again)
+        again = another_start_helps(error)
+        code = ExitCode.MAY_PASS if again else error.exit_code
+        return ErrorReport(error.code, error.message, str(error.where), error.advice, int(code), again)
     path = _keep_traceback(error)
     text = str(error).split("\n", 1)[0]
     what = f"unexpected error: {type(error).__name__}: {text}"
@@ -38,7 +39,9 @@ def describe(error: Exception) -> ErrorReport:
 
 
 def _keep_traceback(error: Exception) -> Path:
-    handle, name = tempfile.mkstemp(prefix="tailrace-error-", suffix=".log")
+    # systemd removes the temporary folder of a service at its end, so its units have a folder of logs.
+    folder = os.environ.get("LOGS_DIRECTORY")
+    handle, name = tempfile.mkstemp(prefix="tailrace-error-", suffix=".log", dir=folder)
     with os.fdopen(handle, "w", encoding="utf-8") as file:
         file.writelines(traceback.format_exception(error))
     return Path(name)

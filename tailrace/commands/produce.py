@@ -41,9 +41,10 @@ def _run(config: Config, settings: ProducerConfig, stop: Event) -> None:
     from tailrace.probe_kafka import probe
     from tailrace.service.copy_progress import CopyMeter, describe_copy
     from tailrace.service.lifecycle import recovery_hinted
-    from tailrace.service.produce_progress import UpstreamBacklog
+    from tailrace.service.produce_progress import STANDSTILL_S, UpstreamBacklog, is_publishing_due
     from tailrace.service.progress import progress_display
     from tailrace.service.status_socket import PRODUCER, serve_status
+    from tailrace.service.systemd_notify import Watchdog
     from tailrace.status.memory import ProducerMemory
 
     probe(settings.bootstrap_servers, settings.kafka_security)
@@ -53,11 +54,14 @@ def _run(config: Config, settings: ProducerConfig, stop: Event) -> None:
     marks = follow_channels(followed, settings.relay.dir)
     live = serve_status(settings.relay.dir, PRODUCER, memory.snapshot)
     with recovery_hinted(settings.relay.dir), progress_display("produce") as show, live, marks:
-        backlog, meter = UpstreamBacklog(settings.source), CopyMeter()
+        backlog, meter, watchdog = UpstreamBacklog(settings.source), CopyMeter(), Watchdog(STANDSTILL_S)
 
         def report(state: ProducerProgress) -> None:
             copy = meter.part(state.copy(), time.monotonic())
             memory.state, memory.copy = state, copy
+            watchdog.look(
+                (state.publish.read, state.publish.epoch), is_due=is_publishing_due(state, time.time())
+            )
             shown = describe_copy(copy) if copy is not None and copy["running"] else ""
             show(replace(backlog.snapshot(state), copy=shown))
 

@@ -13,18 +13,26 @@ from spark_consumer.job.progress import Counters
 from spark_consumer.rules.config import ConsumerConfig
 from tailrace.service.background import repeated
 from tailrace.service.progress import Snapshot, progress_display
+from tailrace.service.systemd_notify import Watchdog
 
 _LOOK_EVERY_S = 5.0
+# Seconds, besides the waits for servers and for more epochs, that epochs may be in the log and none is in hand.
+# A batch in hand always counts as moving: a statement may take hours.
+_STANDSTILL_S = 600.0
 
 
 @contextmanager
 def show_progress(settings: ConsumerConfig, counters: Counters) -> Iterator[None]:
     """Show the counters once a second while the block runs."""
     ends = _LogEnd(LogReader(settings))
+    watchdog = Watchdog(settings.retry_time + settings.max_batch_delay + _STANDSTILL_S)
     with progress_display(f"consume {settings.channel}") as show:
 
         def look() -> None:
-            show(snapshot(counters, *ends.look(counters), time.time()))
+            last, waiting_ms = ends.look(counters)
+            is_due = last is not None and last > counters.position_epoch and counters.in_hand is None
+            watchdog.look((counters.position_epoch, counters.batches), is_due=is_due)
+            show(snapshot(counters, last, waiting_ms, time.time()))
 
         try:
             with repeated(look, 1.0, "progress"):

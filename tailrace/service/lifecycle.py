@@ -15,6 +15,7 @@ import structlog
 
 from schemas.errors import LogError, UpstreamError
 from tailrace.service.report import another_start_helps
+from tailrace.service.systemd_notify import tell_stopping
 
 #: the signal with which ``tailrace run`` stops its children; it never counts as a second signal
 STOP = signal.SIGUSR1
@@ -89,6 +90,7 @@ class _Handler:
         self._signalled |= number != STOP
         if not self._stop.is_set():
             self._stop.set()
+            tell_stopping()
             _log.info(
                 "stopping",
                 signal=signal.Signals(number).name,

@@ -14,6 +14,20 @@ from schemas.errors import TailraceError
 from tailrace.service.progress import Snapshot
 
 _LOOK_EVERY_S = 5.0
+#: seconds that due epochs may stand still: a Kafka that is away is waited for up to ten minutes
+STANDSTILL_S = 1_200.0
+
+
+def is_publishing_due(state: ProducerProgress, now: float) -> bool:
+    """Return whether the relay log has something to publish, and neither a server nor a copy is waited for.
+
+    Args:
+        now: seconds since 1970.
+    """
+    copy = state.copy()
+    if (copy is not None and copy.running) or not state.mirror.connected:
+        return False
+    return state.publish.lag_s(state.relay.tail.position, now) != 0.0
 
 
 class UpstreamBacklog:

@@ -13,6 +13,7 @@ import structlog
 
 from schemas.counted import counted
 from tailrace.service.logs import may_draw
+from tailrace.service.systemd_notify import tell_status
 
 _WINDOW_S = 10.0
 _LOG_EVERY_S = 10.0
@@ -98,15 +99,17 @@ def live_line(title: str) -> Iterator[Callable[..., None]]:
 
 @contextmanager
 def progress_display(title: str) -> Iterator[Callable[[Snapshot], None]]:
-    """Yield a function that shows progress, with rate and time left."""
+    """Yield a function that shows progress, with rate and time left. systemd is told, too."""
     meter = RateMeter()
     with live_line(title) as line:
 
         def show(snapshot: Snapshot) -> None:
             meter.add(time.monotonic(), snapshot)
             rate, left = meter.rows_per_s(), meter.seconds_left()
+            text = describe(snapshot, rate, left)
+            tell_status(text)
             line(
-                describe(snapshot, rate, left),
+                text,
                 rows=snapshot.rows,
                 rows_per_s=round(rate),
                 position=snapshot.position,

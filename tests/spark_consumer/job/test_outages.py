@@ -448,7 +448,7 @@ def test_a_jvm_that_is_killed_ends_the_consumer_with_a_reason(
             said = process.communicate(timeout=120)[0].decode()
         finally:
             process.kill()
-    assert process.returncode == 1, said
+    assert process.returncode == 75, said
     assert '"TR563"' in said
     assert "killed by SIGKILL" in said
     assert "Traceback" not in said

@@ -59,11 +59,11 @@ def test_reset_forgets_the_relay_log_and_nothing_is_repeated(river: River) -> No
     assert river.run("reset") == ExitCode.USAGE
     assert "TR111" in river.talk()
     producer = RelayWriter.open(river.folder / "relay")
-    assert river.run("reset", "--yes") == ExitCode.FAILED
+    assert river.run("reset", "--yes") == ExitCode.MAY_PASS
     assert "TR301" in river.talk()
     producer.close()
     with in_use(settings(river).channel_dir):
-        assert river.run("reset", "--yes") == ExitCode.FAILED
+        assert river.run("reset", "--yes") == ExitCode.MAY_PASS
     assert "TR614" in river.talk()
     assert (channel(river), files(river) | {"readers"}) == (before, kept | {"readers"})
 
