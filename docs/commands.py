@@ -22,12 +22,13 @@ MEANING = {
     ExitCode.USAGE: "usage: the command line or the configuration",
     ExitCode.PREFLIGHT: "`check` found something that blocks",
     ExitCode.DIVERGED: "`compare` or `validate` found a difference",
-    ExitCode.DAMAGED: "`relay verify` found damage",
+    ExitCode.DAMAGED: "`relay verify` or `artifacts verify` found damage",
     ExitCode.MAY_PASS: "failed like 1, but another start may succeed without a change, such as a server that is away",
 }
-"""What an exit code says. Every command has the first three."""
+"""What an exit code says. Every command has the first three, and one that talks to servers has the last."""
 
 READ_ON = {
+    "artifacts": "[INSTALL.md](INSTALL.md#without-a-way-out)",
     "channel": "[REPLAY.md](REPLAY.md#several-channels)",
     "channel rewind": "[REPLAY.md](REPLAY.md#rewind)",
     "check": "[OPERATING.md](OPERATING.md#before-the-first-start)",

@@ -48,7 +48,7 @@ def bundle(name: str, build: Callable[[Path], None]) -> Path:
 
 def print_progress(line: str) -> None:
     """Print a line about progress to stderr."""
-    print(f"stack: {line}", file=sys.stderr, flush=True)
+    print(f"tailrace: {line}", file=sys.stderr, flush=True)
 
 
 @contextmanager

@@ -47,7 +47,9 @@ def pyspark_jars() -> Path:
     spec = importlib.util.find_spec("pyspark")
     if not spec or not spec.origin:
         raise StackError(
-            "TR700 no-pyspark", "PySpark, which includes Ivy, is not installed", hint="run `make setup`"
+            "TR700 no-pyspark",
+            "PySpark, which includes Ivy, is not installed",
+            hint="install what Tailrace requires",
         )
     return Path(spec.origin).with_name("jars")
 
@@ -81,13 +83,19 @@ def fetch_jars(jars: Sequence[Jar], folder: Path) -> None:
     print_progress(f"fetching {jars[0].bundle}: {len(jars)} jar{'s' if len(jars) > 1 else ''}")
     _run_ivy(_ivy_module(jars), folder)
     for jar in jars:
-        path = folder / jar.filename
-        if not path.exists() or _sha256(path) != jar.sha256:
+        if wrong_with(jar, folder / jar.filename):
             raise StackError(
                 "TR700 artifact-changed",
                 f"{jar.filename} is missing or is not the file that artifacts.lock pins",
                 hint="check the registry or mirror that serves the jars; nothing was kept",
             )
+
+
+def wrong_with(jar: Jar, path: Path) -> str:
+    """Return what is wrong with a jar's file: ``missing``, ``changed``, or nothing."""
+    if not path.is_file():
+        return "missing"
+    return "" if _sha256(path) == jar.sha256 else "changed"
 
 
 def run_program(

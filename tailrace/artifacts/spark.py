@@ -20,8 +20,9 @@ from pathlib import Path
 
 import structlog
 
-from tailrace.artifacts.cache import bundle, print_progress
-from tailrace.artifacts.maven import cached_jars, java, pinned, pyspark_jars
+from schemas.errors import ConfigError, StackError
+from tailrace.artifacts.cache import bundle, cache_dir, print_progress
+from tailrace.artifacts.maven import Jar, bundle_name, cached_jars, java, pinned, pyspark_jars, wrong_with
 
 _LOCK_FILE = Path(__file__).with_name("artifacts.lock")
 _TIMEOUT_S = 240.0
@@ -33,8 +34,38 @@ _log = structlog.get_logger()
 
 
 def spark_kafka_jars() -> list[Path]:
-    """Return Spark's Kafka connector and the three jars that it needs."""
-    return cached_jars(pinned(_LOCK_FILE, "spark-kafka"))
+    """Return Spark's Kafka connector and the three jars that it needs; fetch them if necessary.
+
+    Raises ConfigError TR190 if that fails.
+    """
+    jars = _connector()
+    try:
+        return cached_jars(jars)
+    except (StackError, OSError) as error:
+        text = error.message if isinstance(error, StackError) else str(error)
+        reason = " ".join(word for word in text.split() if word.strip(":"))  # Ivy's frames
+        name, folder = bundle_name(jars), cache_dir()
+        raise ConfigError(
+            "TR190",
+            f"Spark's connector for Kafka is not in {folder / name}, and could not be fetched: {reason}",
+            hint="run `tailrace artifacts fetch` where the Maven registry can be reached, and copy the folder"
+            f" {name} of its cache into {folder}",
+        ) from error
+
+
+def verify() -> dict[Path, str]:
+    """Compare the connector's jars with the pinned checksums.
+
+    Returns:
+        each file, and what is wrong with it: ``missing``, ``changed`` or nothing.
+    """
+    jars = _connector()
+    folder = cache_dir() / bundle_name(jars)
+    return {folder / jar.filename: wrong_with(jar, folder / jar.filename) for jar in jars}
+
+
+def _connector() -> list[Jar]:
+    return pinned(_LOCK_FILE, "spark-kafka")
 
 
 def spark_jars() -> tuple[Path, ...]:
@@ -45,7 +76,7 @@ def spark_jars() -> tuple[Path, ...]:
             f"spark-workers-{version('pyspark')}",
             lambda folder: write_jar(spark_core, folder / "workers.jar"),
         )
-    except ValueError as error:
+    except (ValueError, OSError) as error:
         _log.warning("worker_patience_left_out", reason=str(error))
         return tuple(spark_kafka_jars())
     return folder / "workers.jar", *spark_kafka_jars()
@@ -68,13 +99,20 @@ def write_jar(spark_core: Path, jar: Path) -> None:
         made.writestr(_CLASS, with_patience(source.read(_CLASS)))
 
 
-def class_archive() -> Path:
-    """Return the archive's path. If the file is missing, the JVM starts more slowly, from the jars."""
+def class_archive() -> Path | None:
+    """Return the archive's path; None if the cache cannot be written.
+
+    Without the file the JVM starts more slowly, from the jars. Raises ConfigError TR190.
+    """
     jars = spark_jars()
     program, folders = Path(java()).resolve(), [jar.parent.name for jar in jars]
-    text = f"{program} {program.stat().st_mtime_ns} {version('pyspark')} {sys.prefix} {folders}"
+    text = f"{program} {program.stat().st_mtime_ns} {version('pyspark')} {pyspark_jars()} {folders}"
     name = f"spark-classes-{hashlib.sha256(text.encode()).hexdigest()[:8]}"
-    return bundle(name, lambda folder: _train(folder, jars)) / "classes.jsa"
+    try:
+        return bundle(name, lambda folder: _train(folder, jars)) / "classes.jsa"
+    except OSError as error:
+        _log.warning("class_archive_left_out", reason=str(error))
+        return None
 
 
 def _train(folder: Path, jars: Sequence[Path]) -> None:

@@ -7,6 +7,7 @@ import sys
 import typer
 
 from tailrace.commands import (
+    artifacts,
     channel,
     check,
     config,
@@ -32,7 +33,7 @@ app = typer.Typer(
     help="Replicate MySQL and MariaDB through Kafka, exactly once: from the binlog to relay files, to epochs in Kafka, "
     "to a downstream.",
     epilog="Exit codes: 0 fine, 1 failed, 2 usage, 3 preflight findings, 4 servers differ, "
-    "5 relay log damaged, 75 failed, but another start may succeed.",
+    "5 relay log or jar damaged, 75 failed, but another start may succeed.",
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
@@ -51,6 +52,7 @@ app.command("status")(status.status)
 app.command("systemd")(systemd.systemd)
 app.command("compare")(validate.compare)
 app.command("validate")(validate.validate)
+app.add_typer(artifacts.app, name="artifacts")
 app.add_typer(channel.app, name="channel")
 app.add_typer(config.app, name="config")
 app.add_typer(error.app, name="error")

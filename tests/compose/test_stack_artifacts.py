@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import multiprocessing
 import re
 import subprocess
@@ -9,14 +10,16 @@ import sys
 from pathlib import Path
 
 import pytest
+from typer.testing import CliRunner
 
 import compose
 import tailrace.artifacts
 from compose.processes import ProcessId, free_port
-from schemas.errors import StackError
+from schemas.errors import ConfigError, StackError
 from tailrace.artifacts import maven
 from tailrace.artifacts.cache import bundle
 from tailrace.artifacts.spark import spark_kafka_jars
+from tailrace.commands.app import app
 
 LOCKS = [
     Path(package.__file__ or "").with_name("artifacts.lock") for package in (compose, tailrace.artifacts)
@@ -82,8 +85,20 @@ def test_a_changed_jar_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
             (folder / jar.filename).write_bytes(b"something else")
 
     monkeypatch.setattr(maven, "_run_ivy", deliver_something_else)
-    with pytest.raises(StackError, match="artifact-changed"):
+    with pytest.raises(ConfigError, match=r"TR190.* is not the file that artifacts\.lock pins"):
         spark_kafka_jars()
+
+
+def test_jars_that_are_missing_or_changed_are_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    jars = maven.pinned(LOCKS[1], "spark-kafka")
+    folder = tmp_path / maven.bundle_name(jars)
+    folder.mkdir()
+    (folder / jars[1].filename).write_bytes(b"something else")
+    monkeypatch.setenv("TAILRACE_CACHE", str(tmp_path))
+    done = CliRunner().invoke(app, ["artifacts", "verify", "--json"])
+    states = {Path(one["file"]).name: one["state"] for one in json.loads(done.stdout)}
+    wanted = {jar.filename: "missing" for jar in jars} | {jars[1].filename: "changed"}
+    assert (done.exit_code, states) == (5, wanted)
 
 
 def test_a_pid_file_of_nonsense_names_no_process(tmp_path: Path) -> None:
