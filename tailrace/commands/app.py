@@ -14,6 +14,7 @@ from tailrace.commands import (
     consume,
     copy,
     error,
+    pause,
     produce,
     recover,
     reset,
@@ -45,6 +46,8 @@ app.command("produce")(produce.produce)
 app.command("consume")(consume.consume)
 app.command("run")(run.run)
 app.command("recover")(recover.recover)
+app.command("pause")(pause.pause)
+app.command("resume")(pause.resume)
 app.command("copy")(copy.copy)
 app.command("reset")(reset.reset)
 app.command("check")(check.check)

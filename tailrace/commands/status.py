@@ -93,6 +93,9 @@ def _relay(table: Any, part: dict[str, Any]) -> None:
         if skipped := publisher["Skipped"]:
             shown = ", ".join(f"{what} {count:,}" for what, count in skipped.items())
             table.add_row("", f"[yellow]skipped since the start: {escape(shown)}[/]")
+    for half, since in part.get("paused", {}).items():
+        if since is not None:
+            table.add_row("", f"[yellow]{half} paused since {since}[/]")
     if readable:
         stored = part["stored"]
         table.add_row("  stored", _mysql_at(stored, "Retrieved_Gtid_Set") if stored else "nothing yet")
@@ -170,6 +173,8 @@ def _channel(table: Any, channel: dict[str, Any]) -> None:
     behind = [_counted(lag["epochs"], "epoch"), _counted(lag["transactions"], "transaction")]
     behind.append("? s" if lag["seconds"] is None else f"{lag['seconds']:,} s")
     color = "green" if lag["seconds"] == 0 else "yellow"
+    if since := channel["paused"]:
+        table.add_row("  paused", f"[yellow]since {since}[/]")
     table.add_row("  stored", f"epoch {channel['epoch']}")
     table.add_row("", _mysql_at(stored, "Executed_Gtid_Set"))
     table.add_row("", f"[{color}]behind: {', '.join(behind)}[/]  updated {channel['updated']}")

@@ -12,12 +12,20 @@ from typing import Any
 
 from schemas.errors import TailraceError
 from spark_consumer.apply.ddl.intent import intent_of
-from spark_consumer.apply.tables import audit, error_log, position_store, validation, worker_info
+from spark_consumer.apply.tables import (
+    audit,
+    channel_pauses,
+    error_log,
+    position_store,
+    validation,
+    worker_info,
+)
 from spark_consumer.apply.tables.position_store import ChannelRow
 from spark_consumer.apply.tables.validation import Validated
 from spark_consumer.epochs.log_reader import LogReader
 from spark_consumer.epochs.start import first_kept
 from spark_consumer.plan.refusal import cut_values
+from spark_consumer.rules.channel import ChannelKey
 from tailrace import servers
 from tailrace.channels.files import files_channels
 from tailrace.config.addresses import files_target, log_address, source_url, target_url, targets
@@ -88,6 +96,7 @@ def relay_part(config: Config) -> Part:
     """Return the relay files and the content of relay.meta; `stored` is None before the first file."""
     from relay_store.layout.directory import find_upstream_position, read_index, read_meta, subdir_uuid
     from relay_store.layout.inventory import relay_files
+    from relay_store.layout.pauses import HALVES, read_pauses
 
     root = config.relay.dir
     subdirs = read_index(root) if root.is_dir() else []
@@ -109,6 +118,7 @@ def relay_part(config: Config) -> Part:
         "files": len(files),
         "bytes": sum(file.size for file in files),
         "stored": stored,
+        "paused": dict.fromkeys(HALVES) | read_pauses(root),
     }
 
 
@@ -212,6 +222,7 @@ def downstream_part(config: Config) -> Part:
         counters, workers = audit.counters(query, prefix), worker_info.counts(query, prefix)
         commits, decided = audit.last_commits(query, prefix), error_log.used_counts(query, prefix)
         errors, validated = error_log.errors(query, prefix), validation.read(query, prefix)
+        paused = channel_pauses.all_pauses(query)
         for channel in found:
             name = channel["channel"]
             channel["last_commit"] = _moment(commits.get(name, 0) * 1000)
@@ -222,6 +233,7 @@ def downstream_part(config: Config) -> Part:
             channel["decided"] = decided.get(name, 0)
             channel["validation"] = _validation(validated.get(name, {}))
             channel["target"] = str(url)
+            channel["paused"] = paused.get(ChannelKey(prefix, name))
     return {"server": str(url), "version": version, "channels": found, "others": others}
 
 
