@@ -23,6 +23,8 @@ MEANING = {
     ExitCode.PREFLIGHT: "`check` found something that blocks",
     ExitCode.DIVERGED: "`compare` or `validate` found a difference",
     ExitCode.DAMAGED: "`relay verify` or `artifacts verify` found damage",
+    ExitCode.STOPPED: "`status`: an error has stopped the producer or a channel",
+    ExitCode.BEHIND: "`status --max-lag`: a channel is further behind",
     ExitCode.MAY_PASS: "failed like 1, but another start may succeed without a change, such as a server that is away",
 }
 """What an exit code says. Every command has the first three, and one that talks to servers has the last."""

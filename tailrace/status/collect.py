@@ -31,11 +31,13 @@ from tailrace.channels.files import files_channels
 from tailrace.config.addresses import files_target, log_address, source_url, target_url, targets
 from tailrace.config.model import Config
 from tailrace.service.copy_progress import NO_COPY
+from tailrace.service.last_error import read_error
 from tailrace.service.status_socket import CONSUMER, PRODUCER, query_status
 from tailrace.status.copies import LoggedCopies
 from tailrace.status.lag import OldestPending, is_comparable, lag
 from tailrace.status.new_channels import NewChannels
 from tailrace.status.position import last_epoch
+from tailrace.status.verdict import stopped_parts
 
 Part = dict[str, Any]
 
@@ -53,7 +55,8 @@ def collect(config: Config) -> Part:
         "targets": others,
     }
     # A running process is shown even if its stored state cannot be read.
-    report["relay"]["memory"] = memory_part(config.relay.dir, PRODUCER)
+    memory = report["relay"]["memory"] = memory_part(config.relay.dir, PRODUCER)
+    report["relay"]["stopped_by"] = read_error(config.relay.dir) if memory is None else None
     channels = report["downstream"].setdefault("channels", [])
     for other in others:
         channels += other.pop("channels", [])
@@ -63,6 +66,7 @@ def collect(config: Config) -> Part:
     for channel in channels:
         channel["lag"] = lag(channel, upstream, kafka, pending.for_channel(channel), time.time())
     parts = [report[name] for name in ("upstream", "relay", "kafka", "copy", "downstream")]
+    report["stopped"] = stopped_parts(report)
     report["ok"] = all("error" not in part for part in (*parts, *others))
     return report
 
@@ -127,10 +131,18 @@ def _add_memory(channels: list[Part], folder: Path, prefix: str) -> None:
     known = {channel["channel"] for channel in channels}
     running = {path.parent.parent.name for path in folder.glob(f"*/{prefix}/{CONSUMER}")}
     for channel in channels:
-        channel["memory"] = memory_part(folder / channel["channel"] / prefix, CONSUMER)
+        own = folder / channel["channel"] / prefix
+        channel["memory"] = memory_part(own, CONSUMER)
+        if channel["memory"] is None and channel.get("error") is None:
+            channel["error"] = _later(read_error(own), channel["updated"])
     for name in sorted(running - known):
         if memory := memory_part(folder / name / prefix, CONSUMER):
             channels.append({"channel": name, "stored": None, "memory": memory})
+
+
+def _later(error: dict[str, str] | None, updated: str) -> dict[str, str] | None:
+    """Return the error of a consumer of this machine, unless another one has applied something since."""
+    return error if error is not None and error["at"] >= updated else None
 
 
 def memory_part(folder: Path, name: str) -> Part | None:
