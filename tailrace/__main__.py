@@ -8,7 +8,7 @@ import sys
 from types import FrameType
 
 #: commands that run until they are stopped; stopping one while it loads is not an error
-_LONG = ("run", "produce", "consume", "recover")
+_LONG = ("run", "produce", "consume", "recover", "serve")
 
 
 def main() -> None:

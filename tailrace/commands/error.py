@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -27,7 +28,9 @@ OfEvent = Annotated[
 Sql = Annotated[
     list[str],
     typer.Option(
-        "--sql", metavar="STATEMENT", help="A statement to run instead; may be given several times."
+        "--sql",
+        metavar="STATEMENT",
+        help="A statement to run instead, - to read it from stdin; may be given several times.",
     ),
 ]
 
@@ -51,7 +54,7 @@ def replace(
     sql: Sql, config: ConfigFile = DEFAULT_CONFIG, channel: Channel = None, event: OfEvent = None
 ) -> None:
     """Replace the row change or DDL with other statements, which run in the same batch at the next start."""
-    _decide(config, channel, event, tuple(sql))
+    _decide(config, channel, event, tuple(sys.stdin.read() if text == "-" else text for text in sql))
 
 
 def _decide(config: Path, channel: str | None, event: str | None, statements: tuple[str, ...]) -> None:

@@ -98,6 +98,14 @@ def kafka_security(kafka: Kafka) -> KafkaSecurity:
     )
 
 
+def serve_token(config: Config) -> str | None:
+    """Return the configured token of the page; None if there is none. Raises ConfigError."""
+    if config.serve.token is not None:
+        return config.serve.token.get_secret_value()
+    file = config.serve.token_file
+    return None if file is None else _password("token-file", file)
+
+
 def _password(field: str, path: Path) -> str:
     try:
         with path.open("rb") as file:

@@ -160,7 +160,9 @@ class _Reader:
         if error["type"] == "missing":
             hint = f"add it to the file, or set {variable}"
             return self._error("TR103", f"{name} is missing", hint, section, None)
-        hidden = field.endswith(("password", "url")) or isinstance(error["input"], Mapping | BaseModel)
+        hidden = field.endswith(("password", "token", "url")) or isinstance(
+            error["input"], Mapping | BaseModel
+        )
         shown = "" if hidden else f" is {error['input']!r}"
         message = error["msg"].removeprefix("Value error, ").replace("a valid tuple", "a list")
         return self._error(

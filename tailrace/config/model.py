@@ -40,6 +40,7 @@ from spark_consumer.rules.ddl_options import DdlOptions
 from spark_consumer.rules.event_filter import EventRule
 from spark_consumer.rules.expressions.filter import ExpressionRule
 from spark_consumer.rules.route import Route, Router
+from tailrace.config.listen import listen_text
 
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
@@ -278,6 +279,25 @@ class Validate(Section):
     )
 
 
+class Serve(Section):
+    """`tailrace serve`, the page of the pipeline; see docs/SERVE.md."""
+
+    listen: Annotated[str, AfterValidator(listen_text)] = Field(
+        default="127.0.0.1:8686", min_length=1, description="where the page listens, host:port"
+    )
+    token: SecretStr | None = Field(
+        default=None, description="what reading and actions ask for; default: a file with a random one"
+    )
+    token_file: Path | None = Field(default=None, description="a file that contains only the token")
+    read_without_token: bool = Field(
+        default=False, description="whether all users of this machine may read the page, rows included"
+    )
+    actions_file: Path = Field(
+        default=Path("serve/actions.jsonl"),
+        description="where each action is recorded; the random token is in its folder",
+    )
+
+
 class Tables(Section):
     """Which tables are replicated. Patterns are <database>.<table>, with * and ? as wildcards."""
 
@@ -380,6 +400,7 @@ class Config(BaseSettings):
     consumer: Consumer = Consumer()
     # Pydantic's models have a method `validate` too.
     validation: Validate = Field(default=Validate(), alias="validate")
+    serve: Serve = Serve()
     tables: Tables = Tables()
     filters: tuple[Filter, ...] = ()
     routes: tuple[RouteRule, ...] = ()

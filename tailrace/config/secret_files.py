@@ -14,8 +14,8 @@ from schemas.access.server_url import ServerUrl
 from tailrace.config.model import Config, Section
 
 #: names of settings that contain a secret; for Spark's properties, those that Spark redacts
-SECRET = re.compile(r"(?i)(^|[-.])(password|secret)$|spark\..*(secret|password|token)")
-_FILES = ("password_file", "sasl_password_file", "ssl_key")
+SECRET = re.compile(r"(?i)(^|[-.])(password|secret|token)$|spark\..*(secret|password|token)")
+_FILES = ("password_file", "sasl_password_file", "ssl_key", "token_file")
 
 
 def readable_by_others(file: Path, config: Config) -> list[Path]:

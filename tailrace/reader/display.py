@@ -74,10 +74,11 @@ def row_text(row: Row) -> str:
 
 
 def _image(image: Image) -> str:
-    return " ".join(f"{_visible(name)}={_value(value)}" for name, value in image.items())
+    return " ".join(f"{_visible(name)}={value_text(value)}" for name, value in image.items())
 
 
-def _value(value: object) -> str:
+def value_text(value: object) -> str:
+    """Return a value as text: only the start of a long one, and escapes for unprintable characters."""
     if value is None:
         return "NULL"
     if isinstance(value, dict):

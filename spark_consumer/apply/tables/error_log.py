@@ -150,10 +150,21 @@ def clear(session: Session, channel: ChannelKey) -> None:
 
 
 def errors(query: Query, prefix: str) -> dict[str, dict[str, Any]]:
-    """Return the errors with which channels have ended, by name; ``at`` is in seconds since 1970."""
-    names = ("code", "what", "where", "hint", "at")
-    sql = "SELECT channel, code, what, place, hint, UNIX_TIMESTAMP(at) FROM tailrace.channel_errors WHERE prefix = %s"
-    return {row[0]: dict(zip(names, row[1:], strict=True)) for row in rows_if_there(query, sql, (prefix,))}
+    """Return the errors with which channels have ended, by name.
+
+    ``at`` is in seconds since 1970. ``event`` names the event for which a directive can be made; None if there is none.
+    """
+    names = ("code", "what", "where", "hint", "statement", "at", "event")
+    rows = rows_if_there(
+        query,
+        "SELECT channel, code, what, place, hint, statement, UNIX_TIMESTAMP(at), event FROM tailrace.channel_errors"
+        " WHERE prefix = %s",
+        (prefix,),
+    )
+    return {
+        name: dict(zip(names, (*rest, str(Event(**json.loads(event)).id) if event else None), strict=True))
+        for name, *rest, event in rows
+    }
 
 
 def used_counts(query: Query, prefix: str) -> dict[str, int]:
