@@ -23,6 +23,8 @@ MEANING = {
     ExitCode.PREFLIGHT: "`check` found something that blocks",
     ExitCode.DIVERGED: "`compare` or `validate` found a difference",
     ExitCode.DAMAGED: "`relay verify` or `artifacts verify` found damage",
+    ExitCode.STOPPED: "`status`: an error has stopped the producer or a channel",
+    ExitCode.BEHIND: "`status --max-lag`: a channel is further behind",
     ExitCode.MAY_PASS: "failed like 1, but another start may succeed without a change, such as a server that is away",
 }
 """What an exit code says. Every command has the first three, and one that talks to servers has the last."""
@@ -37,12 +39,14 @@ READ_ON = {
     "consume": "[OPERATING.md](OPERATING.md), [REPLAY.md](REPLAY.md)",
     "copy": "[OPERATING.md](OPERATING.md#copying-tables-again)",
     "error": "[OPERATING.md](OPERATING.md#a-refused-event)",
+    "pause": "[OPERATING.md](OPERATING.md#pausing)",
     "produce": "[RELAY_LOG.md](RELAY_LOG.md)",
     "recover": "[RECOVERY.md](RECOVERY.md#the-upstream-and-kafka-are-gone)",
     "relay": "[RELAY_LOG.md](RELAY_LOG.md#inspecting-it)",
     "relay purge": "[PURGING.md](PURGING.md#by-hand)",
     "relay readers": "[PURGING.md](PURGING.md#readers)",
     "reset": "[RECOVERY.md](RECOVERY.md#the-relay-log-is-damaged)",
+    "resume": "[OPERATING.md](OPERATING.md#pausing)",
     "run": "[OPERATING.md](OPERATING.md#running-both)",
     "schema": "[FORMAT.md](FORMAT.md#tracked-structures)",
     "serve": "[SERVE.md](SERVE.md)",

@@ -86,6 +86,7 @@ class Publisher:
         origins: where the upstream's rows come from.
         copier: reads tables that are copied; None if nothing can be copied.
         workers: how many processes decode blocks of a backlog ahead.
+        paused_since: tells since when an operator has paused publishing; None while it is not paused.
 
     Attributes:
         reached: set when a run ends; everything before it is published or irrelevant.
@@ -103,8 +104,9 @@ class Publisher:
         origins: Origins | None = None,
         copier: Copier | None = None,
         workers: int = 0,
+        paused_since: Callable[[], str | None] = lambda: None,
     ) -> None:
-        self._workers = workers
+        self._workers, self._paused_since = workers, paused_since
         self._log, self._root, self._tail, self._mark = epoch_log, root, tail, mark
         self._rules, self._flavor = rules, rules.flavor
         self._upstream, self._began, self._copier = upstream, began, copier
@@ -246,6 +248,9 @@ class Publisher:
             try:
                 output.begin(self._rules.tables)
                 while not is_over():
+                    if not stream.in_group and (since := self._paused_since()) is not None:
+                        self._stand(output, since, stop, is_over)
+                        continue
                     found = blocks.read_block(0.0 if committer.is_under_way else output.wait())
                     if found is not None:
                         block, job = found
@@ -284,6 +289,22 @@ class Publisher:
         # an epoch while that is still being decoded, and its commit finds little left to send.
         if not output.committer.is_waiting and (records := stream.hand_over_whole_transactions()):
             output.pass_on((records,))
+
+    def _stand(self, output: _Output, since: str, stop: threading.Event, is_over: Callable[[], bool]) -> None:
+        """Commit what is open, and publish nothing while an operator has paused publishing."""
+        output.pass_on(output.stream.rest())
+        output.committer.finish()
+        self.progress.paused = since
+        log.info(
+            "publishing_paused", since=since, epoch=self.progress.epoch, remedy="tailrace resume publishing"
+        )
+        while self._paused_since() is not None and not is_over():
+            if self._mark is not None:
+                self._mark.keep_up()
+            stop.wait(_POLL)
+        self.progress.paused = None
+        if not stop.is_set():
+            log.info("publishing_continues", epoch=self.progress.epoch)
 
     def _idle(self, output: _Output) -> None:
         """Idle: finish a pending commit, and seal a due epoch."""

@@ -26,6 +26,8 @@ class ExitCode(IntEnum):
     PREFLIGHT = 3
     DIVERGED = 4
     DAMAGED = 5
+    STOPPED = 6
+    BEHIND = 7
     #: an error that may pass: another start of the same command may succeed (EX_TEMPFAIL of sysexits.h)
     MAY_PASS = 75
 

@@ -16,6 +16,7 @@ class PublishProgress:
     Attributes:
         read: up to here the relay log is decoded.
         waiting: first commit time of each sealed epoch that is not in Kafka yet, ms since 1970; 0 without one.
+        paused: since when an operator has paused publishing, while that is obeyed.
         open_ms: of the oldest transaction behind them that was decoded; 0 without one.
     """
 
@@ -29,6 +30,7 @@ class PublishProgress:
     read: RelayPosition | None = None
     waiting: list[int] = field(default_factory=list)
     open_ms: int = 0
+    paused: str | None = None
     skipped: Counter[str] = field(default_factory=Counter)
 
     def lag_s(self, durable: RelayPosition | None, now: float) -> float | None:

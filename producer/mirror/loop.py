@@ -23,6 +23,7 @@ from producer.settings import RelaySettings
 from producer.upstream.connect import UpstreamInfo
 from producer.upstream.dump import DumpStream
 from relay_store.layout.directory import DiskFull, file_number
+from relay_store.layout.pauses import PauseSwitch
 from relay_store.write.writer import RelayWriter
 from schemas.access.server_url import ServerUrl
 from schemas.binlog.framing import FIRST_POSITION
@@ -71,6 +72,10 @@ class MirrorProgress:
         """Nothing can be written for now."""
         self.paused = why
 
+    def stands(self, why: str | None) -> None:
+        """An operator has paused the mirror; None: what was the reason before is the reason again."""
+        self.connected, self.paused = False, why
+
     def resumes(self) -> bool:
         """Something was written. Returns whether that was not possible before."""
         was_paused, self.paused = self.paused is not None, None
@@ -118,6 +123,7 @@ class Mirror:
         self._settings = settings
         self._make_room = make_room
         self._clock = clock
+        self._paused_since = PauseSwitch(relay.root, "mirror")
 
     def run(self, stop: threading.Event, until: tuple[str, int] | None = None) -> None:
         """Mirror until `stop`, or until the upstream's file and position `until` are on disk.
@@ -129,6 +135,7 @@ class Mirror:
         while not stop.is_set():
             received = self.progress.bytes
             try:
+                self._wait_while_paused(stop)
                 if self._mirror_one_connection(stop, until):
                     return
             except DiskFull as error:
@@ -145,6 +152,21 @@ class Mirror:
                 _log.warning("upstream_lost", error=str(error), retry_in_s=delay)
                 if self._show_what_is_here(stop):
                     stop.wait(delay)
+
+    def _wait_while_paused(self, stop: threading.Event) -> None:
+        """Stand behind the last whole group while an operator has paused the mirror."""
+        since = self._paused_since()
+        if since is None:
+            return
+        self._show_what_is_here(stop)
+        before = self.progress.paused
+        self.progress.stands(f"since {since}, with `tailrace pause mirror`")
+        _log.info("mirror_paused", since=since, remedy="tailrace resume mirror")
+        while self._paused_since() is not None and not stop.wait(_POLL):
+            pass
+        self.progress.stands(before)
+        if not stop.is_set():
+            _log.info("mirror_continues")
 
     def _show_what_is_here(self, stop: threading.Event) -> bool:
         """Sync, so that readers see all that was received. Returns False if the disk is full."""
@@ -171,7 +193,7 @@ class Mirror:
         return (file_number(name), here) >= (file_number(file), position)
 
     def _mirror_one_connection(self, stop: threading.Event, until: tuple[str, int] | None) -> bool:
-        """Run one connection. Returns True when `until` is reached, False on `stop`."""
+        """Run one connection. Returns True when `until` is reached, False on `stop` or a pause."""
         if self.progress.paused is None:
             self.relay.cut_back()
         else:
@@ -195,7 +217,7 @@ class Mirror:
                 tls=stream.tls or None,
             )
         try:
-            while not stop.is_set():
+            while not stop.is_set() and self._paused_since() is None:
                 self._step(stream, intake)
                 if until and self.reached(*until):
                     return True

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ssl
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
@@ -38,6 +39,15 @@ class ServerConnection(_Connection):
     ) -> None:
         self._max_answer, self._left, self._proved = max_answer, _MAX_GREETING, proved
         super().__init__(*args, **options)
+
+    def _create_ssl_ctx(self, options: Any) -> ssl.SSLContext:
+        if options:
+            context: ssl.SSLContext = super()._create_ssl_ctx(options)  # type: ignore[misc]
+            return context
+        # "preferred" verifies no certificate, and pymysql would read the system's authorities, which takes 40 ms.
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+        context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+        return context
 
     def connect(self, sock: Any = None) -> None:
         self._left = _MAX_GREETING

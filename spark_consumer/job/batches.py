@@ -38,6 +38,7 @@ _log = structlog.get_logger()
 _LOOK_BACK = 100
 #: how many times as large a slice of rows of copies may be; neither an executor nor the driver ever holds all of it
 COPIED_TIMES = 4
+_LOOK, _PAUSE_LOOK = 1.0, 0.2  # seconds between two looks whether the channel is paused; while it is
 
 
 class StopQuery(Exception):
@@ -63,6 +64,7 @@ class BatchRunner:
         self._ahead = ThreadPoolExecutor(1, thread_name_prefix="prepare")
         self._chain = EpochChain(config.epochs_topic)
         self._checked_epoch: int | None = None  # the last one in the chain
+        self._next_look = 0.0  # whether the channel is paused
         self.failure: BaseException | None = None
         #: whether the stream or the tracker failed before the batch was read; then a new checkpoint may help
         self.failed_in_tracker = False
@@ -208,6 +210,7 @@ class BatchRunner:
         for number, slice_ in enumerate(slices):
             if self.ended or self.give_way.is_set():
                 raise StopQuery
+            self._wait_while_paused()
             begin = time.monotonic()
             self._counters.begins(slice_)
             prepared = coming.result() if coming else self._start_reading(slice_, structures).result()
@@ -217,6 +220,18 @@ class BatchRunner:
             coming = None if following is None or wait else self._start_reading(following, structures)
             applied = self._sink.apply(prepared)
             self._counters.applied(slice_, self._sink.position, applied, time.monotonic() - begin)
+
+    def _wait_while_paused(self) -> None:
+        """Stand between two slices while an operator has paused the channel."""
+        if time.monotonic() < self._next_look:
+            return
+        while (since := self._sink.paused_since()) is not None:
+            self._counters.pauses(since)
+            if self.ended or self.give_way.is_set():
+                raise StopQuery
+            self._stop.wait(_PAUSE_LOOK)
+        self._counters.pauses(None)
+        self._next_look = time.monotonic() + _LOOK
 
     def _start_reading(self, slice_: Slice, structures: dict[str, TableStructure]) -> Future[Any]:
         """Plan a slice now, and read its rows in the other thread."""

@@ -30,6 +30,7 @@ class Counters:
     rows_per_s: float = 0.0
     in_hand: Slice | None = None
     in_hand_since: float = 0.0  # seconds since 1970
+    paused: str | None = None  # since when an operator has paused the channel, while that is obeyed
     started: float = field(default_factory=time.monotonic)
 
     def at(self, position: Position) -> None:
@@ -37,6 +38,16 @@ class Counters:
         self.position = position
         self.position_epoch = position.epoch
         self.executed_gtids = position.executed_gtids
+
+    def pauses(self, since: str | None) -> None:
+        """Record and log that the channel stands still, or goes on."""
+        if since is not None and self.paused is None:
+            _log.info(
+                "channel_paused", since=since, epoch=self.position_epoch, remedy="tailrace resume channel"
+            )
+        elif since is None and self.paused is not None:
+            _log.info("channel_resumed", epoch=self.position_epoch)
+        self.paused = since
 
     def begins(self, slice_: Slice) -> None:
         """Record the start of a slice."""

@@ -24,7 +24,7 @@ from spark_consumer.apply.prepared import (
     assemble_slice,
 )
 from spark_consumer.apply.refused_event import first_refused, named
-from spark_consumer.apply.tables import audit, channel_tables, error_log, position_store
+from spark_consumer.apply.tables import audit, channel_pauses, channel_tables, error_log, position_store
 from spark_consumer.apply.workers.build_parts import read_parts
 from spark_consumer.epochs.log_reader import LogReader
 from spark_consumer.epochs.position import Position
@@ -176,6 +176,10 @@ class ServerSink:
             found = first_refused(self._applier.connection, self._in_one(slice_, row_by_row=True))
         # The row was found in a transaction of its own, which does not know what the slice has left.
         raise found.but(applied=error.applied) if found else error from error
+
+    def paused_since(self) -> str | None:
+        applier, key = self._applier, self._config.key
+        return applier.connection.with_retries(lambda: channel_pauses.since(applier.session, key))
 
     def move_to(self, position: Position) -> None:
         self._applier.move_to(position)

@@ -47,6 +47,9 @@ class Sink(Protocol[P]):
         being no longer the channel's writer.
         """
 
+    def paused_since(self) -> str | None:
+        """Return since when an operator has paused the channel, in UTC; None if it is not paused."""
+
     def move_to(self, position: Position) -> None:
         """Move the position where that changes no row."""
 

@@ -21,6 +21,7 @@ from producer.upstream.connect import UpstreamInfo
 from producer.upstream.origins import Origins, ReadOrigins
 from producer.upstream.structures import UpstreamStructures
 from relay_store.layout.directory import Owner, write_owner
+from relay_store.layout.pauses import PauseSwitch
 from relay_store.layout.readers import PUBLISHER, Mark
 from relay_store.read.tail import RelayTail
 from relay_store.write.writer import RelayWriter
@@ -83,6 +84,7 @@ def producer(
             origins,
             Copier(config.source, tables(info), config.copy, channels),
             worker_count() if config.workers is None else config.workers,
+            PauseSwitch(root, "publishing"),
         )
 
     return Producer(config, epoch_log, origins, purging, mirror, publisher)

@@ -9,7 +9,7 @@ from typing import Any
 
 def files_channels(root: Path) -> list[dict[str, Any]]:
     """Return the channel of a folder, or an empty list before its first run. Raises DownstreamError."""
-    from spark_consumer.sinks.parquet.folder import METADATA_DIR, read
+    from spark_consumer.sinks.parquet.folder import METADATA_DIR, paused_since, read
     from spark_consumer.sinks.parquet.sink import position_of
 
     content = read(root)
@@ -50,5 +50,6 @@ def files_channels(root: Path) -> list[dict[str, Any]]:
             "last_commit": None,
             "counters": None,
             "stored": stored,
+            "paused": paused_since(root),
         }
     ]

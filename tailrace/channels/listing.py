@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from spark_consumer.apply.tables import audit, channel_tables, position_store
+from spark_consumer.apply.tables import audit, channel_pauses, channel_tables, position_store
 from spark_consumer.apply.tables.position_store import ChannelRow
 from spark_consumer.job.checkpoint import clear, in_use
 from spark_consumer.rules.config import ConsumerConfig
@@ -28,7 +28,10 @@ def list_channels(config: Config) -> list[Channel]:
     new = [
         dict(zip(names, (config.kafka.prefix, name, _target(one)), strict=True)) for name, one in each.items()
     ]
-    return [*found, *({**one, "epoch": None} for one in new if tuple(one.values()) not in known)]
+    return [
+        *found,
+        *({**one, "epoch": None, "paused": None} for one in new if tuple(one.values()) not in known),
+    ]
 
 
 def _target(config: Config) -> str:
@@ -41,7 +44,9 @@ def _of_target(config: Config) -> list[Channel]:
         return files_channels(files)
     target = target_url(config)
     with closing(connect(target)) as session:
-        return [_channel(str(target), row) for row in position_store.all_channels(session.rows)]
+        paused = channel_pauses.all_pauses(session.rows)
+        rows = position_store.all_channels(session.rows)
+        return [_channel(str(target), row) | {"paused": paused.get(row.key)} for row in rows]
 
 
 def _channel(target: str, row: ChannelRow) -> Channel:
@@ -69,6 +74,7 @@ def show_channel(config: ConsumerConfig) -> Channel:
             if row.key == key:
                 counters = audit.counters(session.rows, key.prefix)
                 return _channel(str(config.target), row) | {
+                    "paused": channel_pauses.since(session, key),
                     "checkpoint": str(config.channel_dir),
                     "counters": counters.get(key.name, dict.fromkeys(audit.COUNTERS, 0)),
                     "batches": audit.batches(session, key),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from typing import Annotated
 
 import typer
 
@@ -14,6 +15,7 @@ from tailrace.commands import (
     consume,
     copy,
     error,
+    pause,
     produce,
     recover,
     reset,
@@ -34,7 +36,8 @@ app = typer.Typer(
     help="Replicate MySQL and MariaDB through Kafka, exactly once: from the binlog to relay files, to epochs in Kafka, "
     "to a downstream.",
     epilog="Exit codes: 0 fine, 1 failed, 2 usage, 3 preflight findings, 4 servers differ, "
-    "5 relay log or jar damaged, 75 failed, but another start may succeed.",
+    "5 relay log or jar damaged, 6 stopped by an error, 7 too far behind, "
+    "75 failed, but another start may succeed.",
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
@@ -42,10 +45,32 @@ app = typer.Typer(
     rich_markup_mode="rich" if on_terminals() else None,
     context_settings={} if on_terminals() else {"terminal_width": UNWRAPPED, "max_content_width": UNWRAPPED},
 )
+
+
+def _show_version(wanted: bool) -> None:
+    if wanted:
+        from importlib.metadata import version
+
+        typer.echo(f"tailrace {version('tailrace')}")
+        raise typer.Exit
+
+
+Version = Annotated[
+    bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Print the version.")
+]
+
+
+@app.callback()
+def options(version: Version = False) -> None:
+    """Take the options that come before a command."""
+
+
 app.command("produce")(produce.produce)
 app.command("consume")(consume.consume)
 app.command("run")(run.run)
 app.command("recover")(recover.recover)
+app.command("pause")(pause.pause)
+app.command("resume")(pause.resume)
 app.command("copy")(copy.copy)
 app.command("reset")(reset.reset)
 app.command("check")(check.check)

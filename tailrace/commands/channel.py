@@ -107,6 +107,8 @@ def _position_text(channel: dict[str, Any]) -> str:
         position += f" and {counted(channel['epoch_rows'], 'row')}"
     if channel["rewound_from"] is not None:
         position += f", rewound from {channel['rewound_from']['epoch']}"
+    if channel["paused"] is not None:
+        position += f", paused since {channel['paused']}"
     return position
 
 

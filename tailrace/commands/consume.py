@@ -60,6 +60,7 @@ def consume(
     """
     from tailrace.assemble.settings import consumer_config
     from tailrace.config.positions import check_position
+    from tailrace.service.last_error import error_kept
     from tailrace.service.lifecycle import recovery_hinted, run_until_signalled
 
     loaded = read_config("consume", config, warn=True)
@@ -71,7 +72,7 @@ def consume(
         until_caught_up=until_caught_up,
         stop_at_gtid=stop_at_gtid,
     )
-    with recovery_hinted(loaded.relay.dir):
+    with error_kept(settings.channel_dir), recovery_hinted(loaded.relay.dir):
         run_until_signalled(lambda stop: _run(loaded, settings, stop))
 
 
@@ -88,6 +89,7 @@ def _run(config: Config, settings: ConsumerConfig, stop: threading.Event) -> Non
         from tailrace.channels.relay_marks import keep_registered
         from tailrace.preflight.gate import check_consumer
         from tailrace.service.consume_progress import show_progress
+        from tailrace.service.last_error import forget_error
         from tailrace.service.status_socket import CONSUMER, serve_status
         from tailrace.status.memory import ConsumerMemory
 
@@ -98,6 +100,7 @@ def _run(config: Config, settings: ConsumerConfig, stop: threading.Event) -> Non
             # Much may have changed while the consumer waited for the log or for a server.
             if time.monotonic() - checked > _CHECK_HOLDS:
                 check_consumer(config, settings.channel)
+            forget_error(settings.channel_dir)
 
         # Producer and consumer may start in any order; only a bounded run does not wait for the log.
         bounded = settings.until_caught_up or settings.until

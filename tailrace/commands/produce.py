@@ -25,11 +25,13 @@ def produce(
     nothing is lost: the next start continues after the last committed epoch.
     """
     from tailrace.assemble.settings import producer_config
+    from tailrace.service.last_error import error_kept
     from tailrace.service.lifecycle import run_until_signalled
 
     loaded = read_config("produce", config, warn=True)
     settings = producer_config(loaded, until_caught_up=until_caught_up, stop_at_gtid=stop_at_gtid)
-    run_until_signalled(lambda stop: _run(loaded, settings, stop))
+    with error_kept(settings.relay.dir):
+        run_until_signalled(lambda stop: _run(loaded, settings, stop))
 
 
 def _run(config: Config, settings: ProducerConfig, stop: Event) -> None:
@@ -40,6 +42,7 @@ def _run(config: Config, settings: ProducerConfig, stop: Event) -> None:
     from tailrace.preflight.gate import check_producer
     from tailrace.probe_kafka import probe
     from tailrace.service.copy_progress import CopyMeter, describe_copy
+    from tailrace.service.last_error import forget_error
     from tailrace.service.lifecycle import recovery_hinted
     from tailrace.service.produce_progress import STANDSTILL_S, UpstreamBacklog, is_publishing_due
     from tailrace.service.progress import progress_display
@@ -57,6 +60,8 @@ def _run(config: Config, settings: ProducerConfig, stop: Event) -> None:
         backlog, meter, watchdog = UpstreamBacklog(settings.source), CopyMeter(), Watchdog(STANDSTILL_S)
 
         def report(state: ProducerProgress) -> None:
+            if memory.state is None:
+                forget_error(settings.relay.dir)
             copy = meter.part(state.copy(), time.monotonic())
             memory.state, memory.copy = state, copy
             watchdog.look(

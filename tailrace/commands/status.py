@@ -2,35 +2,45 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Annotated, Any
 
 import typer
 
 from schemas.counted import counted
 from tailrace.commands.options import DEFAULT_CONFIG, AsJson, ConfigFile, print_json, read_config
+from tailrace.service.console import FactTable
+
+MaxLag = Annotated[
+    float | None,
+    typer.Option("--max-lag", metavar="SECONDS", min=0, help="End with 7 if a channel is further behind."),
+]
 
 
-def status(config: ConfigFile = DEFAULT_CONFIG, as_json: AsJson = False) -> None:
+def status(config: ConfigFile = DEFAULT_CONFIG, max_lag: MaxLag = None, as_json: AsJson = False) -> None:
     """Show the positions of upstream, relay log, Kafka and each channel, and each channel's lag.
 
-    Exit code 1: a part could not be read. The others are still shown.
+    Exit code 6: an error has stopped the producer or a channel. 1: a part could not be read; the others are still
+    shown. 7: a channel is further behind than --max-lag, or how far is not known. The first of these that holds.
     """
+    from schemas.errors import ExitCode
     from tailrace.status.collect import collect
+    from tailrace.status.verdict import exceeds_lag
 
     report = collect(read_config("status", config))
     if as_json:
         print_json(report)
     else:
         _print(report)
-    raise typer.Exit(0 if report["ok"] else 1)
+    if report["stopped"]:
+        raise typer.Exit(ExitCode.STOPPED)
+    if not report["ok"]:
+        raise typer.Exit(ExitCode.FAILED)
+    if max_lag is not None and exceeds_lag(report, max_lag):
+        raise typer.Exit(ExitCode.BEHIND)
 
 
 def _print(report: dict[str, Any]) -> None:
-    from rich.table import Table
-
-    from tailrace.service.console import console
-
-    table = Table(box=None, show_header=False, padding=(0, 2, 0, 0))
+    table = FactTable()
     _upstream(table, report["upstream"])
     _relay(table, report["relay"])
     _kafka(table, report["kafka"])
@@ -44,10 +54,10 @@ def _print(report: dict[str, Any]) -> None:
     for part in report["targets"]:
         _head(table, "downstream", part)
         _others(table, part)
-    console().print(table)
+    table.print()
 
 
-def _head(table: Any, name: str, part: dict[str, Any], more: str = "") -> bool:
+def _head(table: FactTable, name: str, part: dict[str, Any], more: str = "") -> bool:
     """Add the first line of a part. Return false if the part could not be read."""
     from rich.markup import escape
 
@@ -62,12 +72,12 @@ def _head(table: Any, name: str, part: dict[str, Any], more: str = "") -> bool:
     return True
 
 
-def _upstream(table: Any, part: dict[str, Any]) -> None:
+def _upstream(table: FactTable, part: dict[str, Any]) -> None:
     if _head(table, "upstream", part):
         table.add_row("", _at(part["file"], part["position"], part["gtids"]))
 
 
-def _relay(table: Any, part: dict[str, Any]) -> None:
+def _relay(table: FactTable, part: dict[str, Any]) -> None:
     from rich.markup import escape
 
     size = f"{counted(part.get('files', 0), 'file')}, {counted(part.get('bytes', 0), 'byte')}"
@@ -93,12 +103,18 @@ def _relay(table: Any, part: dict[str, Any]) -> None:
         if skipped := publisher["Skipped"]:
             shown = ", ".join(f"{what} {count:,}" for what, count in skipped.items())
             table.add_row("", f"[yellow]skipped since the start: {escape(shown)}[/]")
+    for half, since in part.get("paused", {}).items():
+        if since is not None:
+            table.add_row("", f"[yellow]{half} paused since {since}[/]")
+    if error := part["stopped_by"]:
+        table.add_row("  stopped", f"[red]at {error['at']}: {error['code']}[/]: {escape(error['what'])}")
+        table.add_row("", f"[dim]{escape(error['where'])}  {escape(error['hint'])}[/]")
     if readable:
         stored = part["stored"]
         table.add_row("  stored", _mysql_at(stored, "Retrieved_Gtid_Set") if stored else "nothing yet")
 
 
-def _kafka(table: Any, part: dict[str, Any]) -> None:
+def _kafka(table: FactTable, part: dict[str, Any]) -> None:
     from tailrace.status.new_channels import NewChannels
 
     if _head(table, "kafka", part):
@@ -113,7 +129,7 @@ def _kafka(table: Any, part: dict[str, Any]) -> None:
             table.add_row("", f"[dim]the next copy for new channels is due at {part['next_copy']}[/]")
 
 
-def _copy(table: Any, part: dict[str, Any], *, is_producing: bool) -> None:
+def _copy(table: FactTable, part: dict[str, Any], *, is_producing: bool) -> None:
     from rich.markup import escape
 
     from tailrace.service.copy_progress import describe_copy, listed
@@ -137,7 +153,7 @@ def _copy(table: Any, part: dict[str, Any], *, is_producing: bool) -> None:
         table.add_row("", "[yellow]it continues when the producer runs[/]")
 
 
-def _others(table: Any, part: dict[str, Any]) -> None:
+def _others(table: FactTable, part: dict[str, Any]) -> None:
     """Add the channels of other pipelines that write to the same server."""
     from rich.markup import escape
 
@@ -146,7 +162,7 @@ def _others(table: Any, part: dict[str, Any]) -> None:
         table.add_row("", f"[dim]another pipeline's channel {name}, updated {other['updated']}[/]")
 
 
-def _channel(table: Any, channel: dict[str, Any]) -> None:
+def _channel(table: FactTable, channel: dict[str, Any]) -> None:
     from rich.markup import escape
 
     from tailrace.service.copy_progress import listed
@@ -170,6 +186,8 @@ def _channel(table: Any, channel: dict[str, Any]) -> None:
     behind = [_counted(lag["epochs"], "epoch"), _counted(lag["transactions"], "transaction")]
     behind.append("? s" if lag["seconds"] is None else f"{lag['seconds']:,} s")
     color = "green" if lag["seconds"] == 0 else "yellow"
+    if since := channel["paused"]:
+        table.add_row("  paused", f"[yellow]since {since}[/]")
     table.add_row("  stored", f"epoch {channel['epoch']}")
     table.add_row("", _mysql_at(stored, "Executed_Gtid_Set"))
     table.add_row("", f"[{color}]behind: {', '.join(behind)}[/]  updated {channel['updated']}")
@@ -196,7 +214,7 @@ def _channel(table: Any, channel: dict[str, Any]) -> None:
         table.add_row("", f"[yellow]a DDL has started: {escape(channel['ddl_in_doubt'])}[/]")
 
 
-def _validation(table: Any, part: dict[str, Any]) -> None:
+def _validation(table: FactTable, part: dict[str, Any]) -> None:
     """Add what `validate --follow` has proved."""
     from rich.markup import escape
 

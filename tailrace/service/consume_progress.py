@@ -30,7 +30,8 @@ def show_progress(settings: ConsumerConfig, counters: Counters) -> Iterator[None
 
         def look() -> None:
             last, waiting_ms = ends.look(counters)
-            is_due = last is not None and last > counters.position_epoch and counters.in_hand is None
+            is_idle = counters.in_hand is None and counters.paused is None
+            is_due = last is not None and last > counters.position_epoch and is_idle
             watchdog.look((counters.position_epoch, counters.batches), is_due=is_due)
             show(snapshot(counters, last, waiting_ms, time.time()))
 
@@ -53,7 +54,8 @@ def snapshot(counters: Counters, last_epoch: int | None, waiting_ms: int | None,
     position = f"epoch {counters.position_epoch}" if counters.position_epoch >= 0 else ""
     oldest = oldest_in_hand(counters) or waiting_ms
     lag = 0.0 if remaining == 0 else max(0.0, now - oldest / 1000) if oldest else None
-    return Snapshot(counters.rows, position, lag, float(counters.position_epoch), remaining)
+    paused = None if counters.paused is None else f"since {counters.paused}, with `tailrace pause channel`"
+    return Snapshot(counters.rows, position, lag, float(counters.position_epoch), remaining, paused)
 
 
 def oldest_in_hand(counters: Counters) -> int | None:

@@ -19,13 +19,13 @@ STANDSTILL_S = 1_200.0
 
 
 def is_publishing_due(state: ProducerProgress, now: float) -> bool:
-    """Return whether the relay log has something to publish, and neither a server nor a copy is waited for.
+    """Return whether the relay log has something to publish, and no server, copy or operator is waited for.
 
     Args:
         now: seconds since 1970.
     """
     copy = state.copy()
-    if (copy is not None and copy.running) or not state.mirror.connected:
+    if (copy is not None and copy.running) or not state.mirror.connected or state.publish.paused:
         return False
     return state.publish.lag_s(state.relay.tail.position, now) != 0.0
 
@@ -40,7 +40,9 @@ class UpstreamBacklog:
 
     def snapshot(self, state: ProducerProgress) -> Snapshot:
         """Return the progress to show."""
-        return replace(self._snapshot(state), paused=state.mirror.paused)
+        since = state.publish.paused
+        held = None if since is None else f"since {since}, with `tailrace pause publishing`"
+        return replace(self._snapshot(state), paused=state.mirror.paused or held)
 
     def _snapshot(self, state: ProducerProgress) -> Snapshot:
         published = state.publish

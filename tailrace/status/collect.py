@@ -12,22 +12,32 @@ from typing import Any
 
 from schemas.errors import TailraceError
 from spark_consumer.apply.ddl.intent import intent_of
-from spark_consumer.apply.tables import audit, error_log, position_store, validation, worker_info
+from spark_consumer.apply.tables import (
+    audit,
+    channel_pauses,
+    error_log,
+    position_store,
+    validation,
+    worker_info,
+)
 from spark_consumer.apply.tables.position_store import ChannelRow
 from spark_consumer.apply.tables.validation import Validated
 from spark_consumer.epochs.log_reader import LogReader
 from spark_consumer.epochs.start import first_kept
 from spark_consumer.plan.refusal import cut_values
+from spark_consumer.rules.channel import ChannelKey
 from tailrace import servers
 from tailrace.channels.files import files_channels
 from tailrace.config.addresses import files_target, log_address, source_url, target_url, targets
 from tailrace.config.model import Config
 from tailrace.service.copy_progress import NO_COPY
+from tailrace.service.last_error import read_error
 from tailrace.service.status_socket import CONSUMER, PRODUCER, query_status
 from tailrace.status.copies import LoggedCopies
 from tailrace.status.lag import OldestPending, is_comparable, lag
 from tailrace.status.new_channels import NewChannels
 from tailrace.status.position import last_epoch
+from tailrace.status.verdict import stopped_parts
 
 Part = dict[str, Any]
 
@@ -67,7 +77,8 @@ def collect(
         "targets": others,
     }
     # A running process is shown even if its stored state cannot be read.
-    report["relay"]["memory"] = memory_part(config.relay.dir, PRODUCER)
+    memory = report["relay"]["memory"] = memory_part(config.relay.dir, PRODUCER)
+    report["relay"]["stopped_by"] = read_error(config.relay.dir) if memory is None else None
     channels = report["downstream"].setdefault("channels", [])
     for other in others:
         channels += other.pop("channels", [])
@@ -77,6 +88,7 @@ def collect(
     for channel in channels:
         channel["lag"] = lag(channel, upstream, kafka, pending.for_channel(channel), time.time())
     parts = [report[name] for name in ("upstream", "relay", "kafka", "copy", "downstream")]
+    report["stopped"] = stopped_parts(report)
     report["ok"] = all("error" not in part for part in (*parts, *others))
     return report
 
@@ -110,6 +122,7 @@ def relay_part(config: Config) -> Part:
     """Return the relay files and the content of relay.meta; `stored` is None before the first file."""
     from relay_store.layout.directory import find_upstream_position, read_index, read_meta, subdir_uuid
     from relay_store.layout.inventory import relay_files
+    from relay_store.layout.pauses import HALVES, read_pauses
 
     root = config.relay.dir
     subdirs = read_index(root) if root.is_dir() else []
@@ -131,6 +144,7 @@ def relay_part(config: Config) -> Part:
         "files": len(files),
         "bytes": sum(file.size for file in files),
         "stored": stored,
+        "paused": dict.fromkeys(HALVES) | read_pauses(root),
     }
 
 
@@ -139,10 +153,18 @@ def _add_memory(channels: list[Part], folder: Path, prefix: str) -> None:
     known = {channel["channel"] for channel in channels}
     running = {path.parent.parent.name for path in folder.glob(f"*/{prefix}/{CONSUMER}")}
     for channel in channels:
-        channel["memory"] = memory_part(folder / channel["channel"] / prefix, CONSUMER)
+        own = folder / channel["channel"] / prefix
+        channel["memory"] = memory_part(own, CONSUMER)
+        if channel["memory"] is None and channel.get("error") is None:
+            channel["error"] = _later(read_error(own), channel["updated"])
     for name in sorted(running - known):
         if memory := memory_part(folder / name / prefix, CONSUMER):
             channels.append({"channel": name, "stored": None, "memory": memory})
+
+
+def _later(error: dict[str, str] | None, updated: str) -> dict[str, str] | None:
+    """Return the error of a consumer of this machine, unless another one has applied something since."""
+    return error if error is not None and error["at"] >= updated else None
 
 
 def memory_part(folder: Path, name: str) -> Part | None:
@@ -234,6 +256,7 @@ def downstream_part(config: Config) -> Part:
         counters, workers = audit.counters(query, prefix), worker_info.counts(query, prefix)
         commits, decided = audit.last_commits(query, prefix), error_log.used_counts(query, prefix)
         errors, validated = error_log.errors(query, prefix), validation.read(query, prefix)
+        paused = channel_pauses.all_pauses(query)
         for channel in found:
             name = channel["channel"]
             channel["last_commit"] = _moment(commits.get(name, 0) * 1000)
@@ -244,6 +267,7 @@ def downstream_part(config: Config) -> Part:
             channel["decided"] = decided.get(name, 0)
             channel["validation"] = _validation(validated.get(name, {}))
             channel["target"] = str(url)
+            channel["paused"] = paused.get(ChannelKey(prefix, name))
     return {"server": str(url), "version": version, "channels": found, "others": others}
 
 

@@ -54,6 +54,7 @@ class ProducerMemory:
         behind = None if lag is None else round(lag, 3)
         publisher = {"epoch": state.publish.epoch, **_position(published)}
         publisher |= {"Executed_Gtid_Set": state.publish.executed_gtids, "Seconds_behind_source": behind}
+        publisher["paused"] = state.publish.paused
         publisher["Skipped"] = dict(state.publish.skipped)
         return {
             **self._process,
@@ -114,7 +115,7 @@ class ConsumerMemory:
             }
         return {
             **self._process,
-            "state": "applying" if batch else "waiting",
+            "state": "paused" if counters.paused else "applying" if batch else "waiting",
             "epoch": position.epoch,
             "Relay_log_name": position.relay_log,
             "Relay_log_pos": position.relay_pos,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from spark_consumer.apply.tables import (
     audit,
+    channel_pauses,
     error_log,
     nontransactional_info,
     position_store,
@@ -20,6 +21,7 @@ _TABLES = {
     "relay_log_info": position_store.TABLE,
     **audit.TABLES,
     **error_log.TABLES,
+    "channel_pauses": channel_pauses.TABLE,
     "validation": validation.TABLE,
     "validation_run": validation_run.TABLE,
 }

@@ -17,6 +17,7 @@ import os
 import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +28,7 @@ from schemas.crashpoints import reached
 from schemas.errors import DownstreamError
 
 METADATA_DIR = "_tailrace"
+PAUSE_NAME = "paused"
 _FULL = (errno.ENOSPC, errno.EDQUOT)
 _log = structlog.get_logger()
 
@@ -141,6 +143,31 @@ def read(root: Path) -> dict[str, Any] | None:
             "TR682", f"{path} cannot be read: {error}", hint="restore the folder from a copy"
         ) from error
     return content
+
+
+def paused_since(root: Path) -> str | None:
+    """Return since when an operator has paused the folder's channel, in UTC; None if it is not paused."""
+    path = root / METADATA_DIR / PAUSE_NAME
+    with refused(root):
+        try:
+            return _moment(path.stat().st_mtime)
+        except FileNotFoundError:
+            return None
+
+
+def set_pause(root: Path, paused: bool) -> None:
+    """Pause or resume the folder's channel: an empty file says that it is paused, and its time since when."""
+    path = root / METADATA_DIR / PAUSE_NAME
+    with refused(root):
+        if not paused:
+            path.unlink(missing_ok=True)
+        elif not path.exists():
+            os.close(opener(str(path), os.O_WRONLY | os.O_CREAT))
+        _sync(path.parent)
+
+
+def _moment(seconds: float) -> str:
+    return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="milliseconds")
 
 
 def refuse_without_position(root: Path) -> None:

@@ -35,6 +35,7 @@ from spark_consumer.sinks.parquet.folder import (
     METADATA_DIR,
     Folder,
     directory_name,
+    paused_since,
     read,
     refuse_without_position,
 )
@@ -178,6 +179,9 @@ class ParquetSink:
         with self._folder.staging(len(names)) as staged:
             staged.write_text(json.dumps(content, ensure_ascii=False, indent=1))
         names.append(name)
+
+    def paused_since(self) -> str | None:
+        return paused_since(self._folder.root)
 
     def move_to(self, position: Position) -> None:
         self._keep(position, consistent=False)

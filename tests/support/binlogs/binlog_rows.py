@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 import json
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from typing import Any
 
 import fastavro
@@ -38,8 +38,11 @@ class Row:
 
     def avro(self) -> dict[str, Any]:
         """The envelope as fastavro reads it."""
-        record: Any = fastavro.schemaless_reader(io.BytesIO(self.value[10:]), _schema(self.structure), None)
-        return dict(record)
+        return dict(self._record)
+
+    @cached_property
+    def _record(self) -> Any:
+        return fastavro.schemaless_reader(io.BytesIO(self.value[10:]), _schema(self.structure), None)
 
 
 @lru_cache

@@ -1,0 +1,25 @@
+"""What a report of ``tailrace status`` says of the whole: which parts an error has stopped, and who lags."""
+
+from __future__ import annotations
+
+from typing import Any
+
+Report = dict[str, Any]
+
+
+def stopped_parts(report: Report) -> list[str]:
+    """Return what an error has stopped: ``producer``, and ``channel NAME``. A part that runs is not stopped."""
+    found = ["producer"] if report["relay"].get("stopped_by") else []
+    channels = report["downstream"]["channels"]
+    return found + [f"channel {one['channel']}" for one in channels if is_stopped(one)]
+
+
+def is_stopped(channel: dict[str, Any]) -> bool:
+    """Return whether an error has stopped a channel. Its error stays a while after its consumer runs again."""
+    return channel.get("error") is not None and channel["memory"] is None
+
+
+def exceeds_lag(report: Report, most: float) -> bool:
+    """Return whether a channel is more than so many seconds behind, or one is and nobody knows how many."""
+    lags = [channel["lag"]["seconds"] for channel in report["downstream"]["channels"]]
+    return any(lag is None or lag > most for lag in lags)
