@@ -2,7 +2,7 @@
 
 relay.lock                        locked by the producer that writes here
 purge.lock                        locked while files are purged or a sub-directory is added
-owner.toml                        the Kafka prefix this relay log is published to, and the id of that log
+owner.toml                        the Kafka prefix this relay log is published to, the id of that log, and the format
 start.toml                        start position of this relay log and its reason; kept when that file is purged
 lower-case-names                  exists if the upstream has all names in lower case
 default-engine                    default_storage_engine of the upstream, if known
@@ -35,6 +35,7 @@ from schemas.binlog.framing import FIRST_POSITION
 from schemas.errors import NOWHERE, RelayError, Where
 from schemas.gtid.sets import Flavor, GtidSet, parse_gtid_set
 from schemas.names import UnfitName
+from schemas.state_format import refuse_newer
 
 INDEX_NAME = "server-uuid.index"
 META_NAME = "relay.meta"
@@ -43,6 +44,9 @@ OWNER_NAME = "owner.toml"
 LOCK_NAME = "relay.lock"
 LOWER_CASE_NAME = "lower-case-names"
 ENGINE_NAME = "default-engine"
+
+#: the version of the relay directory's format, in owner.toml
+FORMAT = 1
 
 _FULL = (errno.ENOSPC, errno.EDQUOT)
 
@@ -370,7 +374,10 @@ def parse_stored_gtid_set(text: str, flavor: Flavor, path: Path) -> GtidSet:
 
 
 def read_owner(root: Path) -> Owner | None:
-    """Read the owner of the relay log; None if it has none yet. Raises RelayError."""
+    """Read the owner of the relay log; None if it has none yet.
+
+    Raises RelayError, and TailraceError TR191 if a newer release has written the directory.
+    """
     with disk_errors(f"reading {OWNER_NAME}"):
         try:
             data = (root / OWNER_NAME).read_bytes()
@@ -378,11 +385,13 @@ def read_owner(root: Path) -> Owner | None:
             return None
     try:
         fields = tomllib.loads(data.decode())
-        return Owner(str(fields["prefix"]), str(fields["log-id"]))
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError, KeyError, TypeError, RecursionError) as error:
+        owner, found = Owner(str(fields["prefix"]), str(fields["log-id"])), int(fields.get("format", 1))
+    except (ValueError, KeyError, TypeError, RecursionError) as error:
         raise UnreadableFile(
             "TR306", f"{root / OWNER_NAME} cannot be read: {error}", hint=_REBUILD
         ) from error
+    refuse_newer(f"the relay directory {root}", found, FORMAT)
+    return owner
 
 
 def write_owner(root: Path, owner: Owner) -> None:
@@ -390,7 +399,8 @@ def write_owner(root: Path, owner: Owner) -> None:
     if read_owner(root) == owner:
         return
     with disk_errors(f"writing {OWNER_NAME}"):
-        write_atomically(root / OWNER_NAME, f'prefix = "{owner.prefix}"\nlog-id = "{owner.log_id}"\n')
+        text = f'prefix = "{owner.prefix}"\nlog-id = "{owner.log_id}"\nformat = {FORMAT}\n'
+        write_atomically(root / OWNER_NAME, text)
 
 
 def check_owner(root: Path, prefix: str) -> Owner:

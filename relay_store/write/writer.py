@@ -342,7 +342,11 @@ def create_and_lock(root: Path) -> int:
 
 
 def lock_directory(root: Path) -> int:
-    """Lock the directory against other writers until the returned descriptor is closed. Raises RelayError."""
+    """Lock the directory against other writers until the returned descriptor is closed.
+
+    Raises RelayError, and TailraceError TR191 if a newer release has written the directory.
+    """
+    layout.read_owner(root)
     with disk_errors("locking the relay directory"):
         fd = os.open(root / layout.LOCK_NAME, os.O_RDWR | os.O_CREAT, 0o600)
     try:

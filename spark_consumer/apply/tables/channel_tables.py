@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import re
+
+from schemas.state_format import refuse_newer
 from spark_consumer.apply.tables import (
     audit,
     channel_pauses,
@@ -27,10 +30,22 @@ _TABLES = {
 }
 
 
+#: the version of the format of these tables, in the comment of ``relay_log_info``
+FORMAT = 1
+_FORMAT_IN_COMMENT = re.compile(r"format (\d+)")
+
+
 def install(session: Session) -> None:
-    """Create the schema and tables that are missing; no DDL at all if they are there."""
-    found = session.rows("SELECT TABLE_NAME FROM information_schema.TABLES WHERE TABLE_SCHEMA = 'tailrace'")
-    tables = {table for (table,) in found}
+    """Create the schema and tables that are missing; no DDL at all if they are there.
+
+    Raises TailraceError TR191 if a newer release has made them.
+    """
+    found = session.rows(
+        "SELECT TABLE_NAME, TABLE_COMMENT FROM information_schema.TABLES WHERE TABLE_SCHEMA = 'tailrace'"
+    )
+    tables = dict(found)
+    stored = _FORMAT_IN_COMMENT.search(tables.get("relay_log_info", ""))
+    refuse_newer("the downstream's schema tailrace", int(stored[1]) if stored else 1, FORMAT)
     for table, statement in _TABLES.items():
         if table not in tables:
             session.execute("CREATE DATABASE IF NOT EXISTS tailrace")

@@ -57,7 +57,7 @@ CREATE TABLE tailrace.relay_log_info (
   replicates LONGTEXT COMMENT 'JSON: patterns and routes of the last run',
   updated_at TIMESTAMP(6) NOT NULL DEFAULT CURRENT_TIMESTAMP(6) ON UPDATE CURRENT_TIMESTAMP(6),
   PRIMARY KEY (prefix, Channel_name)
-) ENGINE=InnoDB DEFAULT CHARSET=utf8mb4 COLLATE=utf8mb4_bin COMMENT='Tailrace: position per channel'
+) ENGINE=InnoDB DEFAULT CHARSET=utf8mb4 COLLATE=utf8mb4_bin COMMENT='Tailrace, format 1: position per channel'
 """
 #: columns, and the fields of ``Position`` that they hold
 _FIELDS = {

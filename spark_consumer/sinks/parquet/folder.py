@@ -26,9 +26,12 @@ import structlog
 from schemas.access.private_files import make_folder, opener
 from schemas.crashpoints import reached
 from schemas.errors import DownstreamError
+from schemas.state_format import refuse_newer
 
 METADATA_DIR = "_tailrace"
 PAUSE_NAME = "paused"
+#: the version of the folder's format, in the position file
+FORMAT = 1
 _FULL = (errno.ENOSPC, errno.EDQUOT)
 _log = structlog.get_logger()
 
@@ -100,7 +103,8 @@ class Folder:
             _sync(self._staged)
             scratch = self._ours / "position.json.new"
             with open(scratch, "w", opener=opener, encoding="utf-8") as file:
-                file.write(json.dumps({**content, "files": dict(files)}, indent=1, ensure_ascii=False))
+                written = {**content, "format": FORMAT, "files": dict(files)}
+                file.write(json.dumps(written, indent=1, ensure_ascii=False))
             _sync(scratch)
             reached("apply.before_commit")
             scratch.rename(self._ours / "position.json")
@@ -130,7 +134,10 @@ class Folder:
 
 
 def read(root: Path) -> dict[str, Any] | None:
-    """Return the position file's content; None if there is no such file. Raises DownstreamError TR680 or TR682."""
+    """Return the position file's content; None if there is no such file.
+
+    Raises DownstreamError TR680 or TR682, and TailraceError TR191 if a newer release has written it.
+    """
     path = root / METADATA_DIR / "position.json"
     try:
         content = _checked(json.loads(path.read_text()))
@@ -142,6 +149,7 @@ def read(root: Path) -> dict[str, Any] | None:
         raise DownstreamError(
             "TR682", f"{path} cannot be read: {error}", hint="restore the folder from a copy"
         ) from error
+    refuse_newer(f"the folder of change files {root}", content["format"], FORMAT)
     return content
 
 
@@ -190,6 +198,8 @@ def _checked(content: Any) -> dict[str, Any]:
     for number, name in files.items():
         if not (number.isdecimal() and isinstance(name, str) and name and not _leads_out(Path(name))):
             raise ValueError(f"it names the file {number[:40]!r}: {str(name)[:100]!r}")
+    if not isinstance(content.setdefault("format", 1), int):
+        raise ValueError("its format is no number")
     return content
 
 

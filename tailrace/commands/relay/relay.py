@@ -67,12 +67,14 @@ def purge(
 
 
 def _relay_dir(config: Config) -> Path:
+    from relay_store.layout.directory import read_owner
     from schemas.errors import RelayError
 
     root = config.relay.dir
     if not root.is_dir():
         hint = "set [relay] dir, and run this on the machine of `tailrace produce`"
         raise RelayError("TR322", f"there is no relay log in {root}", hint=hint)
+    read_owner(root)  # refuses a format that this release does not know
     return root
 
 
