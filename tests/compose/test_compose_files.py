@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import tomllib
 from pathlib import Path
@@ -50,6 +51,8 @@ def test_a_process_waits_for_what_it_needs_and_may_finish_its_batch(name: str) -
     assert {need["condition"] for need in service["depends_on"].values()} == {"service_healthy"}
     assert set(service["depends_on"]) <= set(SERVICES)
     assert service["stop_grace_period"] == "60s"
+    # Its first process knows better which errors another start may repair.
+    assert service["restart"] == "no"
 
 
 def test_every_mounted_file_is_there_and_every_volume_is_declared() -> None:
@@ -84,3 +87,12 @@ def test_the_image_copies_only_what_is_there() -> None:
     sources = re.findall(r"^COPY (\S+)", text, re.MULTILINE)
     assert sources
     assert all((FOLDER.parent / source).exists() for source in sources)
+
+
+def test_the_image_runs_as_a_user_of_its_own_under_the_supervisor() -> None:
+    lines = (FOLDER / "Dockerfile").read_text().splitlines()
+    [entry] = re.findall(r'^ENTRYPOINT \["/opt/tailrace/source/(.+)"\]$', "\n".join(lines), re.MULTILINE)
+    assert os.access(FOLDER.parent / entry, os.X_OK)
+    assert lines.index("USER tailrace") < next(
+        n for n, line in enumerate(lines) if line.startswith("ENTRYPOINT")
+    )

@@ -67,11 +67,11 @@ class _Pair:
         self.downstream.execute(f"ALTER TABLE tailrace.relay_log_info COMMENT '{comment}'")
 
     def stored(self) -> tuple[object, ...]:
-        """Return everything that a start may change."""
+        """Return everything that a start may change; the error of the last one is kept beside it."""
         files = {
             path: (path.stat().st_mtime_ns, path.stat().st_size)
             for path in (self.folder / "relay").rglob("*")
-            if path.is_file()
+            if path.is_file() and path.name != "last-error.json"
         }
         rows = self.downstream.execute("SELECT * FROM tailrace.relay_log_info ORDER BY prefix, Channel_name")
         return files, rows

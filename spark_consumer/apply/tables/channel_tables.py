@@ -43,7 +43,7 @@ def install(session: Session) -> None:
     found = session.rows(
         "SELECT TABLE_NAME, TABLE_COMMENT FROM information_schema.TABLES WHERE TABLE_SCHEMA = 'tailrace'"
     )
-    tables = dict(found)
+    tables = {str(name): str(comment) for name, comment in found}
     stored = _FORMAT_IN_COMMENT.search(tables.get("relay_log_info", ""))
     refuse_newer("the downstream's schema tailrace", int(stored[1]) if stored else 1, FORMAT)
     for table, statement in _TABLES.items():
