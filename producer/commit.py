@@ -122,6 +122,7 @@ class Committer:
     def _commit(self, epoch: SealedEpoch) -> None:
         if self._tail is not None:
             self._tail.wait_until_durable(epoch.end)
+        self._progress.begins_commit(time.monotonic())
         committed = self._log.commit(
             lambda ranges, digest: replace(
                 epoch.record,
@@ -133,5 +134,6 @@ class Committer:
             ),
             epoch.tracked,
         )
+        self._progress.ends_commit(time.monotonic())
         self._progress.committed(committed)
         self._needed = needed_from(committed)

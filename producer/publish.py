@@ -233,6 +233,7 @@ class Publisher:
             lambda: copies.end_position,
             lambda: copies.copying,
             lambda: copies.new_channels,
+            last.complete_ms,
         )
 
     # -- following the relay log -----------------------------------------------------------------
@@ -311,6 +312,8 @@ class Publisher:
         self._origins.refresh_if_due()
         output.committer.finish()
         output.pass_on(output.stream.due())
+        if self._tail is not None and (heard := self._tail.heard) is not None:
+            output.pass_on(output.stream.heard_nothing(*heard))
         output.pass_on_copies()
         output.committer.finish()
         if self._mark is not None:

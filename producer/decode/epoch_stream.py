@@ -33,6 +33,7 @@ class EpochStream:
         end_position: where an epoch has to end, even an empty one; None: nowhere.
         copying: whether something is left to copy that all channels apply.
         new_channels: what new channels lack of tables, as in ``TableTouched``.
+        complete_ms: until when the log is complete at the beginning, as in an epoch's record.
 
     Attributes:
         has_stop: whether it is to stop behind a GTID set.
@@ -53,6 +54,7 @@ class EpochStream:
         end_position: Callable[[], BinlogPosition | None] = lambda: None,
         copying: Callable[[], bool] = lambda: False,
         new_channels: Callable[[], Mapping[QualifiedName, str]] = dict,
+        complete_ms: int = 0,
     ) -> None:
         self._limits, self._folds = rules.limits, rules.tables.folds
         self.has_stop = rules.stop_behind is not None
@@ -60,6 +62,7 @@ class EpochStream:
         self._structures, self._clock, self._ends = structures, clock, ends
         self._incomplete, self._is_awaited, self._end_position = incomplete, is_awaited, end_position
         self._copying, self._new_channels = copying, new_channels
+        self._complete_ms = complete_ms
         self.here = self.sealed = begin
 
     @property
@@ -156,6 +159,22 @@ class EpochStream:
         """The open epoch, if it is due by its age and stands at a transaction boundary."""
         if self._is_due():
             yield self._seal(self.here)
+
+    def heard_nothing(self, end: RelayPosition, ms: int) -> Iterator[SealedEpoch]:
+        """An empty epoch that says until when the log is complete, if the last one was a while ago.
+
+        Args:
+            end: the upstream had nothing behind it, at ``ms`` since 1970.
+        """
+        age = self._clock().monotonic - self._state.epoch.opened
+        if (
+            self.here == end
+            and self.is_between_epochs
+            and ms > self._complete_ms
+            and age >= self._limits.quiet
+        ):
+            self._complete_ms = ms
+            yield self._seal(end)
 
     def due_in(self) -> float | None:
         """Seconds until the open epoch is due; None while nothing is in it."""
@@ -272,8 +291,11 @@ class EpochStream:
         *,
         for_new: bool = False,
     ) -> SealedEpoch:
-        ended = self._decoder.end_epoch(self._clock())
+        now = self._clock()
+        ended = self._decoder.end_epoch(now)
         self.sealed = end
+        # A commit time is by the upstream's clock, which may be ahead.
+        self._complete_ms = max(self._complete_ms, min(ended.last_commit_ms, now.unix_ms))
         return seal(
             ended,
             end,
@@ -287,4 +309,5 @@ class EpochStream:
             complete=complete,
             new_channels=self._new_channels(),
             for_new=for_new,
+            complete_ms=self._complete_ms,
         )

@@ -65,9 +65,11 @@ class EpochLimits(EpochSettings):
 
     Attributes:
         heartbeat: seconds after which an empty epoch is written, to advance the position.
+        quiet: seconds after which an empty epoch says that the upstream has nothing newer.
     """
 
     heartbeat: float = 5.0
+    quiet: float = 10.0
 
 
 @dataclass
@@ -291,6 +293,7 @@ def seal(
     complete: CompleteCopy | None = None,
     new_channels: Mapping[QualifiedName, str] = _NOTHING,
     for_new: bool = False,
+    complete_ms: int = 0,
 ) -> SealedEpoch:
     """End an epoch.
 
@@ -305,6 +308,7 @@ def seal(
         complete: where a complete copy begins or ends.
         new_channels: what new channels lack of tables, as in ``TableTouched``.
         for_new: whether it is of a copy for new channels.
+        complete_ms: until when the log is complete with it, as in its record.
     """
     record = EpochCommitted(
         epoch=epoch.number,
@@ -335,6 +339,7 @@ def seal(
         copying=copying,
         complete=complete,
         for_new_channels=for_new,
+        complete_ms=complete_ms,
     )
     return SealedEpoch(
         record,

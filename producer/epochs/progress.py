@@ -6,7 +6,7 @@ from collections import Counter
 from dataclasses import dataclass, field
 
 from relay_store.layout.directory import RelayPosition
-from schemas.wire.epoch import EpochCommitted
+from schemas.wire.epoch import EpochCommitted, operations_of
 
 
 @dataclass
@@ -18,6 +18,10 @@ class PublishProgress:
         waiting: first commit time of each sealed epoch that is not in Kafka yet, ms since 1970; 0 without one.
         paused: since when an operator has paused publishing, while that is obeyed.
         open_ms: of the oldest transaction behind them that was decoded; 0 without one.
+        operations: rows by what happened to them: insert, update, delete, copy.
+        commit_s: seconds that commits took.
+        commit_began: when the commit that is under way began, seconds, monotonic; None if none is.
+        complete_ms: until when the log has all that was committed upstream, ms since 1970; 0 while nobody knows.
     """
 
     rows: int = 0
@@ -32,6 +36,10 @@ class PublishProgress:
     open_ms: int = 0
     paused: str | None = None
     skipped: Counter[str] = field(default_factory=Counter)
+    operations: Counter[str] = field(default_factory=Counter)
+    commit_s: float = 0.0
+    commit_began: float | None = None
+    complete_ms: int = 0
 
     def lag_s(self, durable: RelayPosition | None, now: float) -> float | None:
         """Age of the oldest transaction in the relay log that is not in Kafka, seconds; 0 if there is none.
@@ -52,6 +60,7 @@ class PublishProgress:
         """Publishing begins here, behind the log's last epoch."""
         self.read = begin
         if last is not None:
+            self.complete_ms = last.complete_ms
             self.epoch, self.position, self.executed_gtids = last.epoch, begin, last.executed_gtids
 
     def decoded(self, here: RelayPosition, oldest_ms: int) -> None:
@@ -63,9 +72,20 @@ class PublishProgress:
         self.waiting.append(first_commit_ms)
         self.open_ms = 0
 
+    def begins_commit(self, now: float) -> None:
+        """An epoch is handed to Kafka; ``now`` as ``commit_began``."""
+        self.commit_began = now
+
+    def ends_commit(self, now: float) -> None:
+        """Kafka has it; ``now`` as ``commit_began``."""
+        self.commit_s += now - (self.commit_began or now)
+        self.commit_began = None
+
     def committed(self, epoch: EpochCommitted) -> None:
         """Count an epoch that is in Kafka."""
         self.rows += epoch.rows
+        self.operations += operations_of([epoch])
+        self.complete_ms = epoch.complete_ms
         self.transactions += epoch.transactions
         self.epochs += 1
         self.epoch = epoch.epoch

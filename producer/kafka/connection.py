@@ -14,6 +14,7 @@ from confluent_kafka import KafkaError, KafkaException
 from schemas.access.kafka_security import KafkaSecurity, Refusal
 from schemas.access.topic import reader_settings
 from schemas.errors import LogError
+from schemas.tally import retried
 
 log = structlog.get_logger()
 # librdkafka would write to stderr by itself; what matters of it comes back as errors.
@@ -106,6 +107,7 @@ class KafkaConnection:
                 if not error.retryable or time.monotonic() > deadline:
                     raise
                 log.warning("kafka_retry", reason=str(error))
+                retried("kafka", error.code)
                 if self.stop_waiting.wait(1.0):
                     raise ProducerStopped from error
 

@@ -68,6 +68,7 @@ class Intake:
         self._unsynced = self._unsynced_groups = 0
         self._group_ended = False
         self._synced_at = clock()
+        self.heartbeats = 0
 
     def begin(self) -> None:
         """Let the writer ask for the set, and begin a relay file if the last one is full. Raises RelayError."""
@@ -78,6 +79,11 @@ class Intake:
     def wants_sync(self) -> bool:
         """Whether whole groups are appended which no reader sees yet, or may have to be put on disk soon."""
         return self._group_ended or (self._is_lazy and self._unsynced_groups > 0)
+
+    @property
+    def is_shown(self) -> bool:
+        """Whether readers see all that was received, and no group is open."""
+        return not (self._scanner.in_group or self._bytes_to_skip or self.wants_sync)
 
     def take(self, data: bytes) -> tuple[int, int]:
         """Append the events in the whole packets at the front of `data`.
@@ -209,6 +215,7 @@ class Intake:
         if kind == framing.ROTATE and (flags & framing.FLAG_ARTIFICIAL or event[:4] == bytes(4)):
             self._change_file(event)
             return True
+        self.heartbeats += kind in HEARTBEATS
         return kind in HEARTBEATS or bool(flags & framing.FLAG_ARTIFICIAL)
 
     def _change_file(self, event: bytes) -> None:

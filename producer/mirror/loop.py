@@ -25,6 +25,7 @@ from producer.upstream.dump import DumpStream
 from relay_store.layout.directory import DiskFull, file_number
 from relay_store.layout.pauses import PauseSwitch
 from relay_store.write.writer import RelayWriter
+from schemas import tally
 from schemas.access.server_url import ServerUrl
 from schemas.binlog.framing import FIRST_POSITION
 from schemas.errors import RelayError, TailraceError
@@ -84,10 +85,12 @@ class MirrorProgress:
     def lost(self) -> None:
         """The connection was lost, and will be tried again."""
         self.reconnects += 1
+        tally.RETRIES["upstream"] += 1
 
     def failed(self, error: TailraceError) -> None:
         """The connection is over."""
         self.connected = False
+        tally.ERRORS[error.code] += 1
         self.last_error, self.last_error_at = error, time.time()
 
 
@@ -227,7 +230,7 @@ class Mirror:
 
     def _step(self, stream: DumpStream, intake: Intake) -> None:
         """Receive once, append, and sync if it is time."""
-        events, size = intake.events, intake.bytes
+        events, size, heartbeats = intake.events, intake.bytes, intake.heartbeats
         taken = stream.read(_PAUSE if intake.wants_sync else _POLL, intake.take)
         self.progress.heard(stream.heard_at, intake.bytes - size, intake.events - events)
         if intake.sync_due(stream.has_more) or (intake.wants_sync and not taken):
@@ -236,3 +239,7 @@ class Mirror:
                 _log.info("mirror_resumed")
         elif not taken:
             self.relay.flush_meta()
+        # The upstream sends a heartbeat when it has nothing else, so the relay log is complete up to now.
+        shown = self.relay.tail.position
+        if intake.heartbeats > heartbeats and shown and intake.is_shown and stream.is_drained:
+            self.relay.tail.heard = shown, int(stream.heard_at * 1000)

@@ -123,6 +123,11 @@ class DumpStream:
         """When the server last sent anything, a heartbeat at least; seconds since 1970."""
         return time.time() - (time.monotonic() - self._heard)
 
+    @property
+    def is_drained(self) -> bool:
+        """Whether nothing of what the server sent is left here, not even a part of an event."""
+        return not (self._rest or self.has_more())
+
     def has_more(self) -> bool:
         """Whether further bytes are here already, so that a sync can wait for them."""
         if isinstance(self._socket, ssl.SSLSocket) and self._socket.pending():

@@ -19,6 +19,8 @@ class RelayTail:
         self._closed = False
         #: whether a reader waits for an fsync that the writer would leave to the operating system
         self.sync_wanted = False
+        #: the upstream had nothing behind a position, which readers may see, at a time in ms since 1970
+        self.heard: tuple[RelayPosition, int] | None = None
 
     @property
     def position(self) -> RelayPosition | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+from collections import Counter
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass, field
 from importlib.resources import files
@@ -238,6 +239,17 @@ class CompleteCopy:
     ended: bool
 
 
+def operations_of(epochs: Iterable[EpochCommitted]) -> Counter[str]:
+    """Return the numbers of rows by what happened to them: insert, update, delete, copy."""
+    found: Counter[str] = Counter()
+    for table in (table for epoch in epochs for table in epoch.tables):
+        found["insert"] += table.inserts
+        found["update"] += table.updates
+        found["delete"] += table.deletes
+        found["copy"] += table.reads
+    return found
+
+
 @dataclass(frozen=True)
 class EpochCommitted:
     """One epoch. The fields are described in ``epoch.avsc``. Positions are the end of the epoch."""
@@ -272,6 +284,7 @@ class EpochCommitted:
     copying: bool = False
     complete: CompleteCopy | None = None
     for_new_channels: bool = False
+    complete_ms: int = 0
 
     @property
     def ends_copy(self) -> bool:

@@ -222,7 +222,7 @@ def _check_epoch(epoch: EpochCommitted) -> None:
     executed = _set(epoch.executed_gtids, flavor_of(epoch.executed_gtids, epoch.last_gtid or ""))
     for gtid in filter(None, (epoch.first_gtid, epoch.last_gtid)):
         _need(executed.contains(gtid), f"{gtid[:100]} is not in what it says is executed")
-    for moment in (epoch.first_commit_ms, epoch.last_commit_ms, epoch.published_ms):
+    for moment in (epoch.first_commit_ms, epoch.last_commit_ms, epoch.published_ms, epoch.complete_ms):
         _need(0 <= moment <= _LATEST_MS, f"{moment} is no time")
     _need(0 <= epoch.digest < DIGEST_MODULUS, f"{epoch.digest} is no digest")
     _check_counts(epoch)

@@ -11,6 +11,7 @@ import pymysql
 import structlog
 
 from schemas.errors import DownstreamError
+from schemas.tally import retried
 from spark_consumer.apply.retry import RetryTimer
 from spark_consumer.apply.write import refused_error, retry_time_exceeded
 from spark_consumer.rules.config import ConsumerConfig
@@ -59,6 +60,7 @@ class Connection:
         self.session.close()
         while timer.wait_for_retry():
             _log.warning("downstream_retry", attempt=timer.attempts, reason=message_of(reason))
+            retried("downstream")
             try:
                 self.session = connect(self._target)
                 return

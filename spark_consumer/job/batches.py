@@ -214,12 +214,15 @@ class BatchRunner:
             begin = time.monotonic()
             self._counters.begins(slice_)
             prepared = coming.result() if coming else self._start_reading(slice_, structures).result()
+            read_s = time.monotonic() - begin
             following = slices[number + 1] if number + 1 < len(slices) else None
             # Slices after a DDL are planned with the tables that the DDL has changed.
             wait = following is None or slice_.ddl is not None or following.ddl is not None
             coming = None if following is None or wait else self._start_reading(following, structures)
             applied = self._sink.apply(prepared)
-            self._counters.applied(slice_, self._sink.position, applied, time.monotonic() - begin)
+            self._counters.applied(
+                slice_, self._sink.position, applied, read_s, time.monotonic() - begin - read_s
+            )
 
     def _wait_while_paused(self) -> None:
         """Stand between two slices while an operator has paused the channel."""

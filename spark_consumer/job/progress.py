@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import time
+from collections import Counter
 from dataclasses import asdict, dataclass, field
 
 import structlog
 
+from schemas.wire.epoch import operations_of
 from spark_consumer.epochs.position import Position
 from spark_consumer.epochs.slices import Slice
 from spark_consumer.plan.counters import NOTHING_COUNTED, Applied, RowCounts
@@ -27,6 +29,10 @@ class Counters:
     position: Position | None = None  # None until it has been read
     position_epoch: int = -1
     executed_gtids: str = ""
+    operations: Counter[str] = field(default_factory=Counter)  # rows: insert, update, delete, copy
+    complete_ms: int = 0  # of the last epoch that was applied in this run
+    read_s: float = 0.0  # seconds that slices were waited for
+    apply_s: float = 0.0  # seconds that slices took to be applied
     rows_per_s: float = 0.0
     in_hand: Slice | None = None
     in_hand_since: float = 0.0  # seconds since 1970
@@ -53,9 +59,17 @@ class Counters:
         """Record the start of a slice."""
         self.in_hand, self.in_hand_since = slice_, time.time()
 
-    def applied(self, slice_: Slice, position: Position, applied: Applied, seconds: float) -> None:
-        """Record an applied slice."""
+    def applied(
+        self, slice_: Slice, position: Position, applied: Applied, read_s: float, apply_s: float
+    ) -> None:
+        """Record an applied slice, and the seconds that it was waited for and took."""
+        seconds = read_s + apply_s
+        self.read_s += read_s
+        self.apply_s += apply_s
         self.at(position)
+        if position.epoch == slice_.last.epoch:
+            self.complete_ms = slice_.last.complete_ms
+        self.operations += operations_of(logged.record for logged in slice_.epochs)
         self.in_hand = None
         self.batches += 1
         self.epochs += len(slice_.epochs)

@@ -14,6 +14,7 @@ import structlog
 from schemas.access.kafka_security import KafkaRefused
 from schemas.errors import LogError, TailraceError
 from schemas.interpreter import tuned_interpreter
+from schemas.tally import retried
 from spark_consumer.apply.retry import RetryTimer
 from spark_consumer.epochs.letter_case import with_servers_letter_case
 from spark_consumer.epochs.log_reader import LogReader
@@ -100,6 +101,7 @@ def with_retries(timer: RetryTimer, work: Callable[[], _T]) -> _T:
             if not error.retryable or not timer.wait_for_retry():
                 raise
             _log.warning("start_retry", attempt=timer.attempts, reason=str(error))
+            retried("kafka" if isinstance(error, LogError) else "downstream", error.code)
 
 
 class Queries:
@@ -150,6 +152,7 @@ class Queries:
                 if not (self._is_worth_retrying(error) and timer.wait_for_retry()):
                     raise error from None
                 _log.warning("log_retry", attempt=timer.attempts, reason=str(error))
+                retried("kafka", error.code)
                 self._runner.reset()
         finally:
             self._runner.close()

@@ -194,6 +194,7 @@ def kafka_part(config: Config) -> Part:
         "position": last.source_pos,
         "commit_time": _moment(last.last_commit_ms),
         "published_time": _moment(last.published_ms),
+        "complete_time": _moment(last.complete_ms),
         "new_channels": None,
         "next_copy": None,
     }

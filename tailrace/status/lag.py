@@ -5,6 +5,7 @@ Such a transaction is in Kafka after the channel's position, or on the upstream 
 
 from __future__ import annotations
 
+from datetime import datetime
 from functools import cached_property
 from typing import Any
 
@@ -13,6 +14,7 @@ from schemas.gtid.sets import Flavor, GtidSet, MariadbGtidSet, MysqlGtidSet, par
 from spark_consumer.epochs.position import parse_like
 from tailrace.config.addresses import log_address, source_url
 from tailrace.config.model import Config
+from tailrace.service.true_lag import lag_seconds
 
 Part = dict[str, Any]
 
@@ -107,12 +109,23 @@ def lag(channel: Part, upstream: Part, kafka: Part, waiting_ms: int | None, now:
     transactions = None
     if "error" not in upstream and upstream["has_gtids"]:
         transactions = transactions_behind(upstream["gtids"], channel["gtids"], upstream["flavor"])
-    seconds = None
     if transactions == 0 or waiting_ms == 0:
-        seconds = 0.0
-    elif waiting_ms is not None:
-        seconds = max(0.0, round(now - waiting_ms / 1000, 3))
-    return {"epochs": epochs, "transactions": transactions, "seconds": seconds}
+        seconds: float | None = 0.0  # the upstream itself says so
+    elif waiting_ms is None and epochs == 0:
+        # The upstream does not answer, or is another server than the one that the log comes from.
+        seconds = lag_seconds(0, unix_ms(kafka.get("complete_time")), now)
+    else:
+        seconds = lag_seconds(waiting_ms, None, now)
+    return {
+        "epochs": epochs,
+        "transactions": transactions,
+        "seconds": None if seconds is None else round(seconds, 3),
+    }
+
+
+def unix_ms(moment: str | None) -> int | None:
+    """Return a time of the report in ms since 1970; None if it has none."""
+    return None if moment is None else round(datetime.fromisoformat(moment).timestamp() * 1000)
 
 
 def transactions_behind(upstream: str, applied: str, flavor: Flavor) -> int | None:

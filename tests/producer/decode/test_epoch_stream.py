@@ -123,6 +123,26 @@ def test_an_epoch_that_gets_rows_waits_for_max_delay_and_not_for_the_heartbeat()
     assert _taken(stream, *groups[2:]) == [(3, _after(without_rows, *groups[:3]), False)]
 
 
+def test_a_quiet_upstream_gets_an_epoch_that_says_so() -> None:
+    now = NOW
+    stream = _stream(clock=lambda: now)
+    assert _taken(stream, _group(1, 1)) == []
+    end, later = stream.here, NOW._replace(monotonic=NOW.monotonic + 60.0, unix_ms=NOW.unix_ms + 60_000)
+    now = later
+    assert list(stream.heard_nothing(end, later.unix_ms)) == [], "the epoch has rows"
+    [epoch] = stream.rest()
+    assert epoch.record.complete_ms == epoch.record.last_commit_ms <= later.unix_ms
+    assert list(stream.heard_nothing(end, later.unix_ms)) == [], "the last one was just now"
+    now = Now(later.monotonic + 10.0, later.unix_ms + 10_000)
+    behind = RelayPosition(SUBDIR, FILE, end.pos + 1)
+    assert list(stream.heard_nothing(behind, now.unix_ms)) == [], "there is more to read"
+    [quiet] = stream.heard_nothing(end, now.unix_ms - 500)
+    assert (quiet.record.rows, quiet.record.transactions, quiet.end) == (0, 0, end)
+    assert quiet.record.complete_ms == now.unix_ms - 500
+    now = Now(now.monotonic + 10.0, now.unix_ms + 10_000)
+    assert list(stream.heard_nothing(end, quiet.record.complete_ms)) == [], "nothing was heard since"
+
+
 def test_an_epoch_without_rows_ends_by_the_heartbeat_within_a_block() -> None:
     now = 0.0
     stream = _stream(heartbeat=5.0, clock=lambda: NOW._replace(monotonic=now))

@@ -80,9 +80,11 @@ class NotingCounters(Counters):
         super().__init__()
         self.threads: set[str] = set()
 
-    def applied(self, slice_: Slice, position: Position, applied: Applied, seconds: float) -> None:
+    def applied(
+        self, slice_: Slice, position: Position, applied: Applied, read_s: float, apply_s: float
+    ) -> None:
         self.threads.add(threading.current_thread().name)
-        super().applied(slice_, position, applied, seconds)
+        super().applied(slice_, position, applied, read_s, apply_s)
 
 
 @contextmanager

@@ -9,7 +9,8 @@ from relay_store.layout.directory import RelayPosition
 from spark_consumer.epochs.slices import LoggedEpoch, Slice
 from spark_consumer.job.progress import Counters
 from tailrace.commands.status import _state
-from tailrace.service.consume_progress import snapshot
+from tailrace.service.consume_progress import LogEnd, snapshot
+from tailrace.service.true_lag import lag_seconds
 from tailrace.status.lag import is_caught_up, lag, transactions_behind
 from tests.support.epochs.records import epoch_record
 
@@ -78,12 +79,25 @@ def test_the_publishers_lag_is_the_age_of_what_is_not_in_kafka() -> None:
 
 def test_a_consumers_lag_is_the_age_of_what_waits() -> None:
     counters = Counters(position_epoch=4)
-    assert snapshot(counters, 4, 1_000, 100.0).lag_s == 0.0
-    assert snapshot(counters, 5, 90_000, 100.0).lag_s == 10.0
-    assert snapshot(counters, 5, None, 100.0).lag_s is None
+    last = [replace(epoch_record(number), complete_ms=95_000) for number in range(7)]
+    assert snapshot(counters, LogEnd(last[4]), 100.0).lag_s == 0.0
+    assert snapshot(counters, LogEnd(last[5], 90_000), 100.0).lag_s == 10.0
+    assert snapshot(counters, LogEnd(last[5]), 100.0).lag_s is None
     record = replace(epoch_record(5, transactions=1), first_commit_ms=70_000)
     counters.begins(Slice((LoggedEpoch(epoch_record(5), 10), LoggedEpoch(record, 12))))
-    assert snapshot(counters, 6, 90_000, 100.0).lag_s == 30.0
+    assert snapshot(counters, LogEnd(last[6], 90_000), 100.0).lag_s == 30.0
+
+
+def test_without_a_producer_the_lag_grows() -> None:
+    assert lag_seconds(0, 95_000, 100.0) == lag_seconds(0, 70_000, 100.0) == 0.0
+    assert lag_seconds(0, 69_000, 100.0) == 31.0
+    assert lag_seconds(None, 95_000, 100.0) == 5.0, "something may be pending: no more than that is known"
+    assert lag_seconds(90_000, 95_000, 100.0) == lag_seconds(90_000, None, 100.0) == 10.0
+    assert lag_seconds(0, 0, 100.0) is lag_seconds(None, None, 100.0) is None
+    # The upstream is away too, and the channel has all of the log.
+    kafka = {"epoch": 5, "complete_time": "1970-01-01T00:16:00.000+00:00"}
+    assert lag(_channel(5, ""), {"error": {}}, kafka, None, now=1004)["seconds"] == 44.0
+    assert lag(_channel(4, ""), {"error": {}}, kafka, None, now=1004)["seconds"] is None
 
 
 ENDED = {
