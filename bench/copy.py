@@ -215,6 +215,7 @@ def _write_config(directory: Path, upstream: MySQL, kafka: Kafka, target: MySQL,
         f'[source]\nurl = "{upstream.url("tailrace")}?ssl-mode=disabled"\nserver-id = 7101\nstart = "copy"\n'
         f'[kafka]\nbootstrap-servers = "{kafka.bootstrap}"\nprefix = "{directory.name}"\n'
         f'[target]\nurl = "{target.url("tailrace")}?ssl-mode=disabled"\n[tables]\ninclude = [{include}]\n'
+        '[metrics]\nlisten = ""\n'
     )
     return path
 

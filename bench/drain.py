@@ -56,6 +56,7 @@ def write_config(directory: Path, pair: Pair, kafka: Kafka, target: MySQL, prefi
         f'start = "earliest"\n'
         f'[kafka]\nbootstrap-servers = "{kafka.bootstrap}"\nprefix = "{prefix}"\n'
         f'[target]\nurl = "{target.url("tailrace")}?ssl-mode=disabled"\n[tables]\ninclude = [{include}]\n'
+        '[metrics]\nlisten = ""\n'
     )
     return path
 

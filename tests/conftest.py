@@ -18,6 +18,9 @@ pytest_plugins = [f"tests.support.fixtures.{name}" for name in ("servers", "prod
 settings.register_profile("no deadline", deadline=None)
 settings.load_profile("no deadline")
 
+# Pipelines of several tests run at once, and one of them would have the port.
+os.environ.setdefault("TAILRACE_METRICS_LISTEN", "off")
+
 _workers: list[int] = []
 
 

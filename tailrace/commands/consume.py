@@ -87,12 +87,17 @@ def _run(config: Config, settings: ConsumerConfig, stop: threading.Event) -> Non
         from spark_consumer.job.progress import Counters
         from tailrace.assemble.consumer import consumer
         from tailrace.channels.relay_marks import keep_registered
+        from tailrace.config.addresses import metrics_address
+        from tailrace.metrics.consumer import ConsumerFacts
+        from tailrace.metrics.listener import serve_metrics
         from tailrace.preflight.gate import check_consumer
         from tailrace.service.consume_progress import show_progress
         from tailrace.service.last_error import forget_error
         from tailrace.service.status_socket import CONSUMER, serve_status
         from tailrace.status.memory import ConsumerMemory
 
+        counters = Counters()
+        facts = ConsumerFacts(settings.prefix, settings.channel, counters)
         check_consumer(config, settings.channel)
         checked = time.monotonic()
 
@@ -102,18 +107,20 @@ def _run(config: Config, settings: ConsumerConfig, stop: threading.Event) -> Non
                 check_consumer(config, settings.channel)
             forget_error(settings.channel_dir)
 
-        # Producer and consumer may start in any order; only a bounded run does not wait for the log.
-        bounded = settings.until_caught_up or settings.until
-        if not bounded and not _wait_for_log(settings, spark, stop):
-            return
+        address = metrics_address(config, settings.channel)
+        with serve_metrics(config, address, settings.channel_dir, facts):
+            # Producer and consumer may start in any order; only a bounded run does not wait for the log.
+            bounded = settings.until_caught_up or settings.until
+            if not bounded and not _wait_for_log(settings, spark, stop):
+                return
 
-        counters = Counters()
-        memory = ConsumerMemory(settings.channel, counters)
-        live = serve_status(settings.channel_dir, CONSUMER, memory.snapshot)
-        # `recover` does not support folders of change files, so no relay files are kept for them.
-        needs = nullcontext() if settings.files else keep_registered(settings, config.relay.dir, counters)
-        with show_progress(settings, counters), needs, live:
-            consumer(settings, spark, counters, check_again).run(stop)
+            memory = ConsumerMemory(settings.channel, counters)
+            live = serve_status(settings.channel_dir, CONSUMER, memory.snapshot)
+            # `recover` does not support folders of change files, so no relay files are kept for them.
+            needs = nullcontext() if settings.files else keep_registered(settings, config.relay.dir, counters)
+            with show_progress(settings, counters) as ends, needs, live:
+                facts.end = lambda: ends.end
+                consumer(settings, spark, counters, check_again).run(stop)
 
 
 def _wait_for_log(settings: ConsumerConfig, spark: StartingSpark, stop: threading.Event) -> bool:

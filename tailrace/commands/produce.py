@@ -39,6 +39,9 @@ def _run(config: Config, settings: ProducerConfig, stop: Event) -> None:
     from tailrace.assemble.settings import followed_channels, origins
     from tailrace.channels.applied import AppliedEpoch
     from tailrace.channels.relay_marks import follow_channels
+    from tailrace.config.addresses import metrics_address
+    from tailrace.metrics.listener import serve_metrics
+    from tailrace.metrics.producer import ProducerFacts
     from tailrace.preflight.gate import check_producer
     from tailrace.probe_kafka import probe
     from tailrace.service.copy_progress import CopyMeter, describe_copy
@@ -56,14 +59,17 @@ def _run(config: Config, settings: ProducerConfig, stop: Event) -> None:
     followed = followed_channels(config)
     marks = follow_channels(followed, settings.relay.dir)
     live = serve_status(settings.relay.dir, PRODUCER, memory.snapshot)
-    with recovery_hinted(settings.relay.dir), progress_display("produce") as show, live, marks:
-        backlog, meter, watchdog = UpstreamBacklog(settings.source), CopyMeter(), Watchdog(STANDSTILL_S)
+    backlog, meter, watchdog = UpstreamBacklog(settings.source), CopyMeter(), Watchdog(STANDSTILL_S)
+    facts = ProducerFacts(settings.prefix, settings.relay.dir, lambda: backlog.end)
+    metrics = serve_metrics(config, metrics_address(config), settings.relay.dir, facts)
+    with recovery_hinted(settings.relay.dir), progress_display("produce") as show, live, metrics, marks:
 
         def report(state: ProducerProgress) -> None:
             if memory.state is None:
                 forget_error(settings.relay.dir)
             copy = meter.part(state.copy(), time.monotonic())
-            memory.state, memory.copy = state, copy
+            memory.state = facts.state = state
+            memory.copy = facts.copy = copy
             watchdog.look(
                 (state.publish.read, state.publish.epoch), is_due=is_publishing_due(state, time.time())
             )

@@ -130,11 +130,23 @@ def _seconds(text: str | None) -> float | None:
 
 def _follow(config: Config, channel: str | None, every: float | None, max_rows_per_s: int) -> bool:
     """Validate until a signal comes; returns whether something differs."""
+    from tailrace.config.addresses import metrics_address
+    from tailrace.config.channels import server_channel
+    from tailrace.metrics.listener import serve_metrics
+    from tailrace.metrics.validator import ValidatorFacts
     from tailrace.service.lifecycle import run_until_signalled
     from tailrace.validate import follow
 
     found: list[Report] = []
-    with _progress("validate") as show:
+    rules = server_channel(config, channel)
+    address = metrics_address(config, rules.channel, validates=True)
+    facts = ValidatorFacts(rules.prefix, rules.channel)
+
+    def show(report: Report) -> None:
+        facts.note(report)
+        show_line(report)
+
+    with _progress("validate") as show_line, serve_metrics(config, address, rules.channel_dir, facts):
         run_until_signalled(
             lambda stop: found.append(follow(config, channel, stop, every, max_rows_per_s, show))
         )

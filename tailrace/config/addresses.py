@@ -10,6 +10,7 @@ from schemas.access.kafka_security import KafkaSecurity
 from schemas.access.server_url import ServerUrl
 from schemas.errors import ConfigError
 from spark_consumer.rules.config import LogAddress
+from tailrace.config.listen import ListenAddress
 from tailrace.config.model import FILES, Config, Kafka, Server
 
 _LONGEST_PASSWORD = 1 << 16  # bytes
@@ -104,6 +105,47 @@ def serve_token(config: Config) -> str | None:
         return config.serve.token.get_secret_value()
     file = config.serve.token_file
     return None if file is None else _password("token-file", file)
+
+
+def metrics_token(config: Config) -> str | None:
+    """Return the configured token of /metrics; None if there is none. Raises ConfigError."""
+    if config.metrics.token is not None:
+        return config.metrics.token.get_secret_value() or None
+    file = config.metrics.token_file
+    return None if file is None else _password("token-file", file)
+
+
+def metrics_address(
+    config: Config, channel: str | None = None, *, validates: bool = False
+) -> ListenAddress | None:
+    """Return where a process serves its metrics; None if it does not.
+
+    The producer has the configured port. The default channel's consumer has the next one, then the configured
+    channels in the order of their names, and after these any other channel. The validations follow in the same order.
+
+    Args:
+        channel: of a consumer or a validation; None for the producer.
+        validates: whether it is a validation.
+
+    Raises:
+        ConfigError: no port is left for it.
+    """
+    if not config.metrics.listen:
+        return None
+    first, main = ListenAddress.parse(config.metrics.listen), config.consumer.channel
+    names = [main, *sorted(set(config.channel) - {main})]
+    place = 0
+    if channel is not None:
+        place = (names.index(channel) if channel in names else len(names)) + 1
+        place += len(names) + 1 if validates else 0
+    try:
+        return first.later(place)
+    except ValueError:
+        raise ConfigError(
+            "TR103",
+            f"[metrics] listen is {first}, and no port is left for channel {channel}",
+            hint="choose a lower port, or an empty address for no metrics",
+        ) from None
 
 
 def _password(field: str, path: Path) -> str:

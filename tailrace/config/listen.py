@@ -48,7 +48,10 @@ def _is_ipv6(host: str | None) -> bool:
 
 
 def listen_text(text: str) -> str:
-    """Return a valid ``host:port`` or an empty text, for a field of the configuration. Raises ValueError."""
-    if text:
-        ListenAddress.parse(text)
-    return text
+    """Return a valid ``host:port``, or an empty text for one or ``off``. Raises ValueError.
+
+    An empty variable of the environment counts as none, so a word can say it there.
+    """
+    if text in ("", "off"):
+        return ""
+    return str(ListenAddress.parse(text))

@@ -40,7 +40,7 @@ from spark_consumer.rules.ddl_options import DdlOptions
 from spark_consumer.rules.event_filter import EventRule
 from spark_consumer.rules.expressions.filter import ExpressionRule
 from spark_consumer.rules.route import Route, Router
-from tailrace.config.listen import listen_text
+from tailrace.config.listen import ListenAddress, listen_text
 
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
@@ -298,6 +298,28 @@ class Serve(Section):
     )
 
 
+class Metrics(Section):
+    """Metrics for Prometheus, /healthz and /readyz; see docs/METRICS.md."""
+
+    listen: Annotated[str, AfterValidator(listen_text)] = Field(
+        default="127.0.0.1:9464",
+        description="where the producer listens, host:port; each channel's consumer takes one of the next ports;"
+        " empty or off: nothing listens",
+    )
+    token: SecretStr | None = Field(
+        default=None,
+        description="what /metrics asks for (Authorization: Bearer); default: a file with a random one",
+    )
+    token_file: Path | None = Field(default=None, description="a file that contains only the token")
+
+    @model_validator(mode="after")
+    def _protected(self) -> Metrics:
+        is_open = not (self.token and self.token.get_secret_value()) and self.token_file is None
+        if self.listen and is_open and not ListenAddress.parse(self.listen).is_loopback:
+            raise ValueError(f"{self.listen} can be reached by others: it needs token or token-file")
+        return self
+
+
 class Tables(Section):
     """Which tables are replicated. Patterns are <database>.<table>, with * and ? as wildcards."""
 
@@ -401,6 +423,7 @@ class Config(BaseSettings):
     # Pydantic's models have a method `validate` too.
     validation: Validate = Field(default=Validate(), alias="validate")
     serve: Serve = Serve()
+    metrics: Metrics = Metrics()
     tables: Tables = Tables()
     filters: tuple[Filter, ...] = ()
     routes: tuple[RouteRule, ...] = ()

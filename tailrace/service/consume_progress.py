@@ -52,10 +52,12 @@ class LogEnd:
         last: the last epoch; None if unknown.
         waiting_ms: the commit time of the first transaction after the position, in ms since 1970; 0 if there is none,
             None if unknown.
+        seen: when it was seen, seconds of a monotonic clock; None before the first time.
     """
 
     last: EpochCommitted | None = None
     waiting_ms: int | None = None
+    seen: float | None = None
 
     def epochs_behind(self, counters: Counters) -> int | None:
         """Return how many epochs are not applied; None if unknown."""
@@ -106,15 +108,15 @@ class LogEndReader:
 
     def look(self, counters: Counters) -> LogEnd:
         """Return the end. One thread calls this."""
-        position, last = counters.position, self.end.last
+        position, last, seen = counters.position, self.end.last, self.end.seen
         if time.monotonic() >= self._next_look:
             self._next_look = time.monotonic() + _LOOK_EVERY_S
             with suppress(TailraceError):
                 found = self._log.last_epoch()
-                last = found.record if found else None
+                last, seen = found.record if found else None, time.monotonic()
                 if position is not None and last is not None and last.epoch > position.epoch:
                     behind = self._log.epochs_after(position.epochs_offset)
                     self._waiting = position.epoch, oldest_of(logged.record for logged in behind) or 0
         epoch, waiting = self._waiting
-        self.end = LogEnd(last, waiting if epoch == counters.position_epoch else None)
+        self.end = LogEnd(last, waiting if epoch == counters.position_epoch else None, seen)
         return self.end

@@ -38,6 +38,11 @@ class UpstreamBacklog:
         self._sizes: dict[int, int] = {}
         self._next_look = 0.0
 
+    @property
+    def end(self) -> tuple[int, int] | None:
+        """Number and size of the upstream's last binlog file, as they were seen last; None if unknown."""
+        return max(self._sizes.items(), default=None)
+
     def snapshot(self, state: ProducerProgress) -> Snapshot:
         """Return the progress to show."""
         since = state.publish.paused

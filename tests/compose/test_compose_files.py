@@ -18,11 +18,12 @@ from tailrace.config.model import Config
 FOLDER = Path(compose.__file__).parent
 STACK: dict[str, Any] = yaml.safe_load((FOLDER / "docker-compose.yaml").read_text())
 SERVICES: dict[str, dict[str, Any]] = STACK["services"]
+MONITORING = ("prometheus", "grafana")
 TOML = tomllib.loads((FOLDER / "tailrace.toml").read_text())
 
 
 def test_the_services_are_the_whole_flow() -> None:
-    assert set(SERVICES) == {"upstream", "downstream", "kafka", "producer", "consumer"}
+    assert set(SERVICES) == {"upstream", "downstream", "kafka", "producer", "consumer", *MONITORING}
 
 
 @pytest.mark.parametrize("name", ["upstream", "downstream", "kafka"])
@@ -69,7 +70,9 @@ def test_only_the_loopback_address_is_published() -> None:
 
 
 def test_the_configuration_is_valid_and_names_the_services() -> None:
-    config = Config(**TOML)
+    environment = SERVICES["producer"]["environment"]
+    metrics = TOML["metrics"] | {"token": environment["TAILRACE_METRICS_TOKEN"]}
+    config = Config(**TOML | {"metrics": metrics})
     assert config.source is not None
     assert config.target is not None
     assert "@upstream:" in config.source.url

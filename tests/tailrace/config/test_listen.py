@@ -34,7 +34,7 @@ def test_anything_else_is_refused(text: str) -> None:
 
 
 def test_an_empty_text_means_that_nothing_listens() -> None:
-    assert listen_text("") == ""
+    assert listen_text("") == listen_text("off") == ""
 
 
 def test_later_ports_end_at_the_last_one() -> None:

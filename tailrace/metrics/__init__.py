@@ -1,0 +1,1 @@
+"""Metrics for Prometheus, and whether a process is alive and ready."""
