@@ -11,6 +11,9 @@ from typing import Any
 import pytest
 import structlog
 from hypothesis import settings
+from typer.testing import CliRunner
+
+from tests.support.json_shapes import check_output
 
 pytest_plugins = [f"tests.support.fixtures.{name}" for name in ("servers", "producer", "spark")]
 
@@ -44,6 +47,20 @@ def _terminated(*_: object) -> None:
 signal.signal(signal.SIGTERM, _terminated)
 # `nohup` has it ignored, and programs that tests start and hang up would inherit that.
 signal.signal(signal.SIGHUP, signal.SIG_DFL)
+
+
+@pytest.fixture(autouse=True)
+def _documented_json(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What a command prints with ``--json`` is as docs/JSON.md says, in whatever test it runs."""
+    invoke = CliRunner.invoke
+
+    def checked(self: CliRunner, app: Any, args: Any = None, *rest: Any, **more: Any) -> Any:
+        result = invoke(self, app, args, *rest, **more)
+        if isinstance(args, list):
+            check_output(args, result.stdout)
+        return result
+
+    monkeypatch.setattr(CliRunner, "invoke", checked)
 
 
 @pytest.fixture(autouse=True)

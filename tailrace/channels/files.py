@@ -51,5 +51,8 @@ def files_channels(root: Path) -> list[dict[str, Any]]:
             "counters": None,
             "stored": stored,
             "paused": paused_since(root),
+            "workers": [],
+            "error": None,
+            "validation": None,
         }
     ]

@@ -15,6 +15,21 @@ from tailrace.config.model import Config
 
 Channel = dict[str, Any]
 
+_LISTED = (
+    "channel",
+    "prefix",
+    "target",
+    "log_id",
+    "epoch",
+    "epoch_rows",
+    "gtids",
+    "consistent",
+    "rewound_from",
+    "began_at",
+    "updated",
+    "paused",
+)
+
 
 def list_channels(config: Config) -> list[Channel]:
     """Return the channels on all configured targets, and configured channels that have not started yet.

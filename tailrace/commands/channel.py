@@ -28,16 +28,26 @@ To = Annotated[
 
 @app.command("list")
 def list_channels(config: ConfigFile = DEFAULT_CONFIG, as_json: AsJson = False) -> None:
-    """List the channels on the configured targets, and configured channels that have not started yet."""
-    from tailrace.channels import listing
+    """List the channels on the configured targets with state and lag, and configured ones that have not started yet.
 
-    found = listing.list_channels(read_config("channel list", config))
+    The lag is known for channels of this configuration's prefix.
+    """
+    from tailrace.channels import listing
+    from tailrace.status.collect import with_state_and_lag
+
+    loaded = read_config("channel list", config)
+    found = with_state_and_lag(loaded, listing.list_channels(loaded))
     if as_json:
         print_json({"channels": found})
         return
     for channel in found:
         of = f"{channel['channel']} of {channel['prefix']}"
-        typer.echo(f"{of:<32}  {_position_text(channel):<24}  {channel['target']}")
+        seconds = channel["lag"]["seconds"]
+        lag = "behind: ?" if seconds is None else f"behind: {seconds:,} s"
+        shown = (
+            f"{of:<32}  {channel['state']:<11}  {lag:<18}  {_position_text(channel):<24}  {channel['target']}"
+        )
+        typer.echo(shown)
 
 
 @app.command("show")

@@ -17,6 +17,7 @@ ConfigFile = Annotated[
     typer.Option("--config", "-c", envvar="TAILRACE_CONFIG", metavar="FILE", help="The configuration file."),
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="Write JSON to stdout.")]
+AsJsonLines = Annotated[bool, typer.Option("--json", help="Write one JSON object on each line.")]
 UntilCaughtUp = Annotated[
     bool,
     typer.Option("--until-caught-up", help="Stop when everything that existed at the start is processed."),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from typing import Annotated, Any
 
 import typer
@@ -42,7 +43,7 @@ def status(config: ConfigFile = DEFAULT_CONFIG, max_lag: MaxLag = None, as_json:
 def _print(report: dict[str, Any]) -> None:
     table = FactTable()
     _upstream(table, report["upstream"])
-    _relay(table, report["relay"])
+    _relay(table, report["relay"], report["kafka"].get("published_time"))
     _kafka(table, report["kafka"])
     _copy(table, report["copy"], is_producing=report["relay"]["memory"] is not None)
     _head(table, "downstream", report["downstream"])
@@ -77,14 +78,26 @@ def _upstream(table: FactTable, part: dict[str, Any]) -> None:
         table.add_row("", _at(part["file"], part["position"], part["gtids"]))
 
 
-def _relay(table: FactTable, part: dict[str, Any]) -> None:
+def _elsewhere(heard: str | None) -> str:
+    """Return what is known of a producer that does not run on this machine.
+
+    Args:
+        heard: when Kafka last got something from one, in UTC.
+    """
+    if heard is None:
+        return "[yellow]no producer is running on this machine, and none has written to Kafka[/]"
+    seconds = max(0.0, (datetime.now(UTC) - datetime.fromisoformat(heard)).total_seconds())
+    return f"[yellow]no producer is running on this machine; Kafka last heard of one {seconds:,.0f} s ago[/]"
+
+
+def _relay(table: FactTable, part: dict[str, Any], heard: str | None) -> None:
     from rich.markup import escape
 
     size = f"{counted(part.get('files', 0), 'file')}, {counted(part.get('bytes', 0), 'byte')}"
     readable = _head(table, "relay", part, size)
     memory = part["memory"]
     if memory is None:
-        table.add_row("  memory", "[yellow]no producer is running on this machine[/]")
+        table.add_row("  memory", _elsewhere(heard))
     elif "receiver" not in memory:
         table.add_row("  memory", _unknown_memory(memory))
     else:
@@ -167,7 +180,7 @@ def _channel(table: FactTable, channel: dict[str, Any]) -> None:
 
     from tailrace.service.copy_progress import listed
 
-    table.add_row(f"[bold]channel {escape(channel['channel'])}[/]", escape(channel.get("target", "")))
+    table.add_row(f"[bold]channel {escape(channel['channel'])}[/]", escape(channel["target"] or ""))
     memory, stored = channel["memory"], channel["stored"]
     if memory is None:
         table.add_row("  memory", "[yellow]no consumer is running on this machine[/]")

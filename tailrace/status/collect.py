@@ -34,12 +34,54 @@ from tailrace.service.copy_progress import NO_COPY
 from tailrace.service.last_error import read_error
 from tailrace.service.status_socket import CONSUMER, PRODUCER, query_status
 from tailrace.status.copies import LoggedCopies
-from tailrace.status.lag import OldestPending, is_comparable, lag
+from tailrace.status.lag import UNKNOWN_LAG, OldestPending, is_comparable, lag
 from tailrace.status.new_channels import NewChannels
 from tailrace.status.position import last_epoch
-from tailrace.status.verdict import stopped_parts
+from tailrace.status.verdict import channel_state, stopped_parts
 
 Part = dict[str, Any]
+
+_CHANNEL_FIELDS = (
+    "target",
+    "log_id",
+    "epoch",
+    "epoch_rows",
+    "epochs_offset",
+    "gtids",
+    "consistent",
+    "fencing_token",
+    "structures_version",
+    "ddl_in_doubt",
+    "began_at",
+    "began_behind",
+    "began_whole",
+    "copying",
+    "is_new",
+    "rewound_from",
+    "decided",
+    "updated",
+    "last_commit",
+    "counters",
+    "workers",
+    "validation",
+    "paused",
+    "error",
+    "stored",
+)
+_EPOCH_FIELDS = (
+    "log_id",
+    "epoch",
+    "gtids",
+    "last_gtid",
+    "source_id",
+    "file",
+    "position",
+    "commit_time",
+    "published_time",
+    "complete_time",
+    "new_channels",
+    "next_copy",
+)
 
 
 def read_in_turn(reads: Mapping[str, Callable[[], Part]]) -> dict[str, Part]:
@@ -87,10 +129,27 @@ def collect(
     pending = OldestPending(config, upstream, kafka)
     for channel in channels:
         channel["lag"] = lag(channel, upstream, kafka, pending.for_channel(channel), time.time())
+        channel["state"] = channel_state(channel)
     parts = [report[name] for name in ("upstream", "relay", "kafka", "copy", "downstream")]
     report["stopped"] = stopped_parts(report)
     report["ok"] = all("error" not in part for part in (*parts, *others))
     return report
+
+
+def with_state_and_lag(config: Config, listed: list[Part]) -> list[Part]:
+    """Return listed channels with `state`, `lag` and `error`. Other prefixes' have no lag that could be known."""
+    names = ("prefix", "channel", "target")
+    known = {
+        (config.kafka.prefix, one["channel"], one.get("target")): one
+        for one in collect(config)["downstream"]["channels"]
+    }
+    unknown: Part = {"lag": UNKNOWN_LAG, "error": None}
+    return [
+        one | {name: found[name] for name in ("state", "lag", "error")}
+        if (found := known.get(tuple(one[name] for name in names)))
+        else one | {"state": channel_state(one)} | unknown
+        for one in listed
+    ]
 
 
 def _part(read: Callable[[], Part]) -> Part:
@@ -151,6 +210,7 @@ def relay_part(config: Config) -> Part:
 def _add_memory(channels: list[Part], folder: Path, prefix: str) -> None:
     """Add the memory of consumers on this machine, also for channels without a stored position."""
     known = {channel["channel"] for channel in channels}
+    unknown = dict.fromkeys(_CHANNEL_FIELDS)
     running = {path.parent.parent.name for path in folder.glob(f"*/{prefix}/{CONSUMER}")}
     for channel in channels:
         own = folder / channel["channel"] / prefix
@@ -159,7 +219,7 @@ def _add_memory(channels: list[Part], folder: Path, prefix: str) -> None:
             channel["error"] = _later(read_error(own), channel["updated"])
     for name in sorted(running - known):
         if memory := memory_part(folder / name / prefix, CONSUMER):
-            channels.append({"channel": name, "stored": None, "memory": memory})
+            channels.append(unknown | {"channel": name, "prefix": prefix, "memory": memory})
 
 
 def _later(error: dict[str, str] | None, updated: str) -> dict[str, str] | None:
@@ -183,7 +243,7 @@ def kafka_part(config: Config) -> Part:
     last = last_epoch(config)
     part: Part = {"servers": config.kafka.bootstrap_servers, "topic": f"{config.kafka.prefix}.epochs"}
     if last is None:
-        return part | {"epoch": None, "log_id": None, "new_channels": None, "next_copy": None}
+        return part | dict.fromkeys(_EPOCH_FIELDS)
     return part | {
         "log_id": last.log_id,
         "epoch": last.epoch,
@@ -280,6 +340,7 @@ def _channel(row: ChannelRow) -> Part:
         "prefix": row.key.prefix,
         "log_id": position.log_id,
         "epoch": position.epoch,
+        "epoch_rows": position.epoch_rows,
         "epochs_offset": position.epochs_offset,
         "gtids": position.executed_gtids,
         "consistent": row.consistent,

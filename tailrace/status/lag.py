@@ -19,7 +19,8 @@ from tailrace.service.true_lag import lag_seconds
 Part = dict[str, Any]
 
 _LAST_POSITION = (1 << 32) - 1  # the last position that a dump can start at
-_UNKNOWN = dict.fromkeys(("epochs", "transactions", "seconds"))
+#: of a channel whose lag cannot be known
+UNKNOWN_LAG = dict.fromkeys(("epochs", "transactions", "seconds"))
 
 
 class OldestPending:
@@ -102,7 +103,7 @@ def lag(channel: Part, upstream: Part, kafka: Part, waiting_ms: int | None, now:
         now: seconds since 1970.
     """
     if not is_comparable(channel, kafka):
-        return dict(_UNKNOWN)
+        return dict(UNKNOWN_LAG)
     epochs = None
     if kafka.get("epoch") is not None:
         epochs = max(0, kafka["epoch"] - channel["epoch"])

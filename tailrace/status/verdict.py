@@ -19,6 +19,23 @@ def is_stopped(channel: dict[str, Any]) -> bool:
     return channel.get("error") is not None and channel["memory"] is None
 
 
+def channel_state(channel: dict[str, Any]) -> str:
+    """Return a channel's state in a word.
+
+    Args:
+        channel: as in the report, or in a list of channels; without ``memory`` if that is not known.
+    """
+    if channel.get("paused"):
+        return "paused"
+    if channel.get("memory") is not None:
+        return "running"
+    if channel["epoch"] is None:
+        return "not started"
+    if channel.get("error") is not None:
+        return "failed"
+    return "stopped" if channel["consistent"] else "unknown"
+
+
 def exceeds_lag(report: Report, most: float) -> bool:
     """Return whether a channel is more than so many seconds behind, or one is and nobody knows how many."""
     lags = [channel["lag"]["seconds"] for channel in report["downstream"]["channels"]]

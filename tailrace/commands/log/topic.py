@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import sys
 import threading
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from tailrace.commands.options import DEFAULT_CONFIG, ConfigFile, read_config
+from tailrace.commands.options import DEFAULT_CONFIG, AsJsonLines, ConfigFile, read_config
 
 if TYPE_CHECKING:
     from schemas.tables import TableFilter
@@ -31,9 +31,6 @@ Pattern = Annotated[
     ),
 ]
 Follow = Annotated[bool, typer.Option("--follow", "-f", help="Wait for further epochs.")]
-Format = Annotated[
-    Literal["text", "json"], typer.Option("--format", help="Text, or one JSON object on each line.")
-]
 
 
 @app.command("cat")
@@ -42,7 +39,7 @@ def cat(
     start: Start = "earliest",
     table: Pattern = None,
     follow: Follow = False,
-    form: Format = "text",
+    as_json: AsJsonLines = False,
 ) -> None:
     """Print the epochs with their DDL and rows, in upstream order.
 
@@ -64,7 +61,7 @@ def cat(
         security = kafka_security(kafka)
         probe(kafka.bootstrap_servers, security)
         with EpochReader(kafka.bootstrap_servers, kafka.prefix, security) as log:
-            _print(log, start, wanted, bool(table), follow, form == "json", stop)
+            _print(log, start, wanted, bool(table), follow, as_json, stop)
 
     run_until_signalled(run)
 

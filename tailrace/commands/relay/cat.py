@@ -5,20 +5,11 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from datetime import UTC, datetime
-from enum import StrEnum
 from typing import Annotated, Any
 
 import typer
 
-from tailrace.commands.options import DEFAULT_CONFIG, ConfigFile, read_config
-
-
-class Format(StrEnum):
-    """The output format."""
-
-    TEXT = "text"
-    JSON = "json"
-
+from tailrace.commands.options import DEFAULT_CONFIG, AsJsonLines, ConfigFile, read_config
 
 SubDir = Annotated[str | None, typer.Option("--sub-dir", metavar="NAME", help="Only this sub-directory.")]
 File = Annotated[
@@ -51,7 +42,6 @@ ExcludeGtids = Annotated[
     str | None, typer.Option("--exclude-gtids", metavar="SET", help="All but these transactions.")
 ]
 Verbose = Annotated[bool, typer.Option("--verbose", "-v", help="Also show the rows.")]
-OutputFormat = Annotated[Format, typer.Option("--format", help="Text, or one JSON object on each line.")]
 
 
 def cat(
@@ -65,7 +55,7 @@ def cat(
     include_gtids: IncludeGtids = None,
     exclude_gtids: ExcludeGtids = None,
     verbose: Verbose = False,
-    output: OutputFormat = Format.TEXT,
+    as_json: AsJsonLines = False,
 ) -> None:
     """Show events of the relay log, from all files in order or from one file.
 
@@ -82,7 +72,7 @@ def cat(
     try:
         for event in events(read_config("relay cat", config).relay.dir, wanted):
             shown = event if verbose else _without_rows(event)
-            if output is Format.JSON:
+            if as_json:
                 typer.echo(json.dumps(shown, ensure_ascii=False))
                 continue
             if place != (place := f"{event['sub_dir']}/{event['file']}"):

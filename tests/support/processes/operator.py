@@ -11,6 +11,7 @@ from typing import Any
 
 from schemas.access.server_url import ServerUrl
 from tailrace.validate import compare_servers
+from tests.support.json_shapes import check_output
 
 DB = "cli_t"
 
@@ -46,6 +47,7 @@ class Operator:
     def run(self, *arguments: str) -> tuple[int, str]:
         process = self.start(*arguments)
         out, _ = process.communicate(timeout=240)
+        check_output(arguments, out.decode())
         return process.returncode, out.decode()
 
     def insert(self, first: int, last: int) -> None:

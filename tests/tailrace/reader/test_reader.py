@@ -51,7 +51,7 @@ def cat(log: SourceLog, *options: str) -> subprocess.Popen[str]:
 
 
 def lines(log: SourceLog, *options: str) -> list[dict[str, Any]]:
-    out, err = cat(log, "--format", "json", *options).communicate(timeout=60)
+    out, err = cat(log, "--json", *options).communicate(timeout=60)
     assert not err
     return [json.loads(line) for line in out.splitlines()]
 
@@ -168,7 +168,7 @@ def test_text_is_for_people(log: SourceLog) -> None:
 
 @pytest.mark.parametrize("flavor", ["mysql"])
 def test_it_follows_until_it_is_interrupted(log: SourceLog) -> None:
-    process = cat(log, "--follow", "--format", "json")
+    process = cat(log, "--follow", "--json")
     assert process.stdout is not None
     first = json.loads(process.stdout.readline())
     assert (first["type"], first["epoch"]) == ("epoch", 0)
@@ -187,7 +187,7 @@ def test_a_reader_that_goes_away_is_no_traceback(log: SourceLog) -> None:
     log.sql("CREATE TABLE s (seq INT PRIMARY KEY, v TEXT)")
     log.sql("INSERT INTO s VALUES " + ",".join(f"({i}, REPEAT('v', 500))" for i in range(2000)))
     log.publish()
-    process = cat(log, "--format", "json")
+    process = cat(log, "--json")
     assert process.stdout is not None
     process.stdout.readline()
     process.stdout.close()

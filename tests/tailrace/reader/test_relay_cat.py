@@ -23,7 +23,7 @@ FIRST, SECOND, THIRD = "mysql-bin.000001", "mysql-bin.000002", "mysql-bin.000003
 
 
 def cat(root: Path, *options: str) -> list[dict[str, Any]]:
-    result = relay(root, "cat", "--format", "json", *options)
+    result = relay(root, "cat", "--json", *options)
     assert result.exit_code == 0, result.output
     return [json.loads(line) for line in result.stdout.splitlines()]
 

@@ -7,6 +7,7 @@ import stat
 from pathlib import Path
 from typing import Any
 
+import pymysql
 import pytest
 
 from relay_store.layout.pauses import PAUSES_NAME, PauseSwitch, read_pauses, set_pause
@@ -64,16 +65,21 @@ def _report(operator: Operator) -> Any:
 
 
 def _rows(operator: Operator) -> int:
-    [(count,)] = operator.downstream.execute(f"SELECT COUNT(*) FROM {DB}.t")
+    try:
+        [(count,)] = operator.downstream.execute(f"SELECT COUNT(*) FROM {DB}.t")
+    except pymysql.ProgrammingError:
+        return 0  # the table is not there yet
     return int(count)
 
 
 @pytest.mark.servers
-def test_each_part_stands_still_and_goes_on(operator: Operator) -> None:
+def test_each_part_stands_still_and_goes_on(operator: Operator, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(operator.folder)
+    monkeypatch.setenv("TAILRACE_TARGET_PASSWORD", "tailrace")
     config = load(operator.folder / "tailrace.toml")
     operator.insert(0, 10)
     run = operator.start("run")
-    wait_until(lambda: "batch_applied" in operator.log("run") and _rows(operator) == 10)
+    wait_until(lambda: _rows(operator) == 10)
 
     code, _ = operator.run("pause", "channel", "main")
     assert code == 0, operator.log("pause")

@@ -36,7 +36,8 @@ def code_for(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[..., i
 
     def run(report: Any, *options: str) -> int:
         monkeypatch.setattr("tailrace.status.collect.collect", lambda config: report)
-        arguments = ["status", "--json", "--config", str(tmp_path / "tailrace.toml"), *options]
+        monkeypatch.setattr("tailrace.commands.status._print", lambda report: None)
+        arguments = ["status", "--config", str(tmp_path / "tailrace.toml"), *options]
         return CliRunner().invoke(app, arguments).exit_code
 
     return run
