@@ -94,6 +94,7 @@ def test_the_image_copies_only_what_is_there() -> None:
 
 def test_the_image_runs_as_a_user_of_its_own_under_the_supervisor() -> None:
     lines = (FOLDER / "Dockerfile").read_text().splitlines()
+    assert any(line.startswith("HEALTHCHECK") for line in lines)
     [entry] = re.findall(r'^ENTRYPOINT \["/opt/tailrace/source/(.+)"\]$', "\n".join(lines), re.MULTILINE)
     assert os.access(FOLDER.parent / entry, os.X_OK)
     assert lines.index("USER tailrace") < next(
