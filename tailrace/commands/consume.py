@@ -138,7 +138,8 @@ def _wait_for_log(settings: ConsumerConfig, spark: StartingSpark, stop: threadin
     watchdog = Watchdog(0.0)
     timer = RetryTimer(settings.retry_time, stop)
     while not stop.is_set():
-        watchdog.look(None, is_due=False)
+        if logged:
+            watchdog.look(None, is_due=False)
         try:
             if log_exists(settings) and LogReader(settings).bounds()[1] > 0:
                 return True

@@ -34,7 +34,8 @@ def show_progress(settings: ConsumerConfig, counters: Counters) -> Iterator[LogE
             end = ends.look(counters)
             is_idle = counters.in_hand is None and counters.paused is None
             is_due = bool(end.epochs_behind(counters)) and is_idle
-            watchdog.look((counters.position_epoch, counters.batches), is_due=is_due)
+            if counters.position is not None:
+                watchdog.look((counters.position_epoch, counters.batches), is_due=is_due)
             show(snapshot(counters, end, time.time()))
 
         try:

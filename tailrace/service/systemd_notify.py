@@ -21,10 +21,10 @@ _log = structlog.get_logger()
 
 
 def tell_status(text: str) -> None:
-    """Tell that the process is ready, and what it does."""
+    """Tell what the process does."""
     # A line break would begin another message, and names of tables come from the upstream.
     line = "".join(one if one.isprintable() else " " for one in text[:_LONGEST_STATUS])
-    _send(f"READY=1\nSTATUS={line}")
+    _send(f"STATUS={line}")
 
 
 def tell_stopping() -> None:
@@ -50,7 +50,9 @@ class Watchdog:
                 faulthandler.enable()
 
     def look(self, moved: object, *, is_due: bool) -> bool:
-        """Tell systemd that all is well, unless due work has stood still for too long. Returns whether it was told.
+        """Tell that the process is ready and well, unless due work has stood still for too long.
+
+        Call it once the start has succeeded; systemd watches only from then on. Returns whether it was told.
 
         Args:
             moved: changes whenever the work moves.
@@ -62,7 +64,7 @@ class Watchdog:
         if now - self._since > self._limit:
             _log.error("stands_still", for_s=round(now - self._since), at=str(moved))
             return False
-        _send("WATCHDOG=1")
+        _send("READY=1\nWATCHDOG=1")
         return True
 
 

@@ -98,7 +98,8 @@ def test_a_pair_lives_under_a_supervisor_and_through_an_upgrade(pair: _Pair) -> 
     producer.start()
     channel.start()
     pair.flows()
-    wait_until(lambda: "WATCHDOG=1" in channel.told and "WATCHDOG=1" in producer.told)
+    assert channel.is_ready
+    assert producer.is_ready
 
     # Killed: it is started again. Another start may help: so is a second producer, until the first one ends.
     _killed_is_started_again(pair)

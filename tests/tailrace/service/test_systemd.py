@@ -44,7 +44,7 @@ def systemd(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[socket.
 def test_systemd_hears_what_the_process_does_in_one_line(systemd: socket.socket) -> None:
     tell_status("reading shop.a\nMAINPID=1")
     tell_stopping()
-    assert systemd.recv(4096) == b"READY=1\nSTATUS=reading shop.a MAINPID=1"
+    assert systemd.recv(4096) == b"STATUS=reading shop.a MAINPID=1"
     assert systemd.recv(4096) == b"STOPPING=1"
 
 
@@ -68,7 +68,7 @@ def test_the_watchdog_is_fed_while_the_work_moves_or_waits(systemd: socket.socke
     assert look(62, 2, is_due=True)
     assert look(500, 2, is_due=False)
     assert look(560, 2, is_due=True)
-    assert [systemd.recv(100) for _ in range(5)] == [b"WATCHDOG=1"] * 5
+    assert [systemd.recv(100) for _ in range(5)] == [b"READY=1\nWATCHDOG=1"] * 5
     with pytest.raises(BlockingIOError):
         systemd.recv(100)
 
