@@ -8,6 +8,7 @@ from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
 from schemas.counted import counted
+from tailrace.status.verdict import is_stopped
 
 Part = dict[str, Any]
 _COMMAND = re.compile(r"`(tailrace [^`]+)`")
@@ -48,7 +49,7 @@ def attention(report: Part) -> list[Notice]:
     ):
         if error := part.get("error"):
             found.append(_of_error("error", name, error))
-    found += [*_producer(report["relay"].get("memory")), *_copy(report["copy"], report["kafka"])]
+    found += [*_producer(report["relay"]), *_copy(report["copy"], report["kafka"])]
     return sorted(found, key=lambda notice: notice.level != "error")
 
 
@@ -68,9 +69,11 @@ def _channel(channel: Part) -> list[Notice]:
         decide: tuple[str, ...] = ()
         if event := error.get("event"):
             decide = (f"tailrace error show {option}", f"tailrace error skip {option} --event {event}")
-        found.append(_of_error("error", name, error, *decide))
+        found.append(_of_error("error" if is_stopped(channel) else "warning", name, error, *decide))
     if error := _memory_error(channel.get("memory")):
         found.append(_of_error("warning", name, error))
+    if channel.get("paused"):
+        found.append(_paused(name, name, channel["paused"]))
     if channel.get("ddl_in_doubt"):
         found.append(Notice("warning", name, "", "a DDL has started", channel["ddl_in_doubt"]))
     for table in (channel.get("validation") or {}).get("not_equal", ()):
@@ -92,13 +95,20 @@ def _memory_error(memory: Part | None) -> Part | None:
     return error if isinstance(error, dict) else None
 
 
-def _producer(memory: Part | None) -> list[Notice]:
-    if memory is None:
-        return []
+def _paused(part: str, what: str, since: str) -> Notice:
+    return Notice("warning", part, "", f"paused since {since}", commands=(f"tailrace resume {what}",))
+
+
+def _producer(relay: Part) -> list[Notice]:
+    memory, paused = relay.get("memory"), relay.get("paused") or {}
+    found = [_paused("relay", half, since) for half, since in paused.items() if since]
+    if error := relay.get("stopped_by"):
+        found.append(_of_error("error", "producer", error))
     if error := _memory_error(memory):
-        return [_of_error("warning", "relay", error)]
-    found = []
-    if memory.get("paused"):
+        return [*found, _of_error("warning", "relay", error)]
+    if memory is None:
+        return found
+    if memory.get("paused") and not paused.get("mirror"):
         found.append(Notice("warning", "relay", "", f"the mirror has paused: {memory['paused']}"))
     if memory.get("state") == "reconnecting" and (error := memory["receiver"]["Last_error"]):
         found.append(_of_error("warning", "relay", error))

@@ -7,6 +7,7 @@ from datetime import UTC, datetime
 from typing import Any, Literal
 
 from schemas.counted import counted
+from tailrace.status.verdict import is_stopped
 
 Part = dict[str, Any]
 State = Literal["good", "waiting", "trouble", "unknown"]
@@ -64,6 +65,18 @@ def _relay(part: Part) -> Station:
     if "files" in part:
         lines.append(("files", f"{counted(part['files'], 'file')}, {size(part['bytes'])}"))
     state, word = _producer_state(memory)
+    if since := (part.get("paused") or {}).get("publishing"):
+        state, word = "waiting", f"publishing is paused since {_time(since)}"
+    if error := part.get("stopped_by"):
+        return Station(
+            "relay",
+            "Relay log",
+            part.get("directory", ""),
+            "trouble",
+            "stopped by an error",
+            tuple(lines),
+            error,
+        )
     if "error" in part:
         state, word = "trouble", "not readable"
     return Station(
@@ -135,7 +148,9 @@ def _channel(channel: Part) -> Station:
 
 def _channel_state(channel: Part) -> tuple[State, str]:
     memory = channel.get("memory")
-    if channel.get("error"):
+    if channel.get("paused"):
+        return "waiting", f"paused since {_time(channel['paused'])}"
+    if is_stopped(channel):
         return "trouble", "stopped by an error"
     if memory is not None:
         if "error" in memory:

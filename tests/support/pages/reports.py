@@ -51,6 +51,7 @@ def channel(name: str, epoch: int = 4711, **more: Any) -> Part:
         "lag": {"epochs": 0, "transactions": 0, "seconds": 0.0},
         "copies_incomplete": [],
         "target": "mysql://applier@10.0.0.8:3306/",
+        "paused": None,
     }
     return found | more
 
@@ -72,6 +73,8 @@ def at_rest() -> Part:
                 "directory": "/var/lib/tailrace/relay",
                 "files": 12,
                 "bytes": 912_000_000,
+                "paused": {"mirror": None, "publishing": None},
+                "stopped_by": None,
                 "stored": {**_position(91_200), "Retrieved_Gtid_Set": f"{UUID}:1-90210"},
                 "memory": {
                     "state": "connected",
@@ -105,6 +108,7 @@ def at_rest() -> Part:
                 "others": [],
             },
             "targets": [],
+            "stopped": [],
             "ok": True,
         }
     )
@@ -139,6 +143,7 @@ def under_load() -> Part:
         "counters": None,
         "lag": {"epochs": 30, "transactions": 300, "seconds": 340.0},
     }
+    lake["paused"] = "2026-11-18T11:00:00.000+00:00"
     report["downstream"]["channels"].append(lake)
     report["copy"] |= {
         "running": True,

@@ -23,7 +23,7 @@ WIDE, PHONE = {"width": 1280, "height": 900}, {"width": 360, "height": 740}
 EVERY = 5_100  # milliseconds after which the page is loaded again
 STATES = {
     "rest": (reports.at_rest, "Nothing needs you"),
-    "load": (reports.under_load, "Nothing needs you"),
+    "load": (reports.under_load, "Something to look at"),
     "trouble": (reports.in_trouble, "3 to look at now"),
     "not-reached": (reports.not_reached, "2 to look at now"),
     "starting": (lambda: None, "The first look has not ended yet"),
