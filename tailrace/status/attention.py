@@ -96,7 +96,13 @@ def _memory_error(memory: Part | None) -> Part | None:
 
 
 def _paused(part: str, what: str, since: str) -> Notice:
-    return Notice("warning", part, "", f"paused since {since}", commands=(f"tailrace resume {what}",))
+    return Notice(
+        "warning",
+        part,
+        "",
+        f"paused since {since[:19].replace('T', ' ')} UTC",
+        commands=(f"tailrace resume {what}",),
+    )
 
 
 def _producer(relay: Part) -> list[Notice]:

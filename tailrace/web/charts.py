@@ -48,24 +48,24 @@ def throughput(points: Sequence[Point], now: float) -> Chart:
 
 
 def lags(points: Sequence[Point], now: float) -> Chart:
-    """Return the chart of each channel's lag in seconds."""
+    """Return the chart of each channel's lag in seconds, in the colors of the other chart."""
     values: dict[str, Values] = {
         name: [(point.at, point.channels[name].lag if name in point.channels else None) for point in points]
         for name in _channels(points)
     }
-    return _chart("Lag in seconds", values, "s", now)
+    return _chart("Lag in seconds", values, "s", now, first=1)
 
 
 def _channels(points: Sequence[Point]) -> list[str]:
     return sorted({name for point in points for name in point.channels})
 
 
-def _chart(title: str, values: dict[str, Values], unit: str, now: float) -> Chart:
+def _chart(title: str, values: dict[str, Values], unit: str, now: float, first: int = 0) -> Chart:
     known = [value for series in values.values() for _, value in series if value is not None]
     top = _round_up(max(known, default=0.0))
     lines = tuple(
         Line(name, number % 6, _paths(series, top, now), _text(series, unit))
-        for number, (name, series) in enumerate(values.items())
+        for number, (name, series) in enumerate(values.items(), first)
     )
     return Chart(title, f"{top:,.10g} {unit}", lines)
 

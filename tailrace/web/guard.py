@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
@@ -10,6 +12,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from tailrace.web.access import Access
 
 LARGEST = 64 << 10  # bytes of a request's body
+_PATIENCE = 10.0  # seconds for it to arrive
 _HEADERS = {
     # No text of a database can become a script: none is allowed but ours.
     "Content-Security-Policy": "default-src 'none'; style-src 'self'; script-src 'self'; img-src 'self';"
@@ -42,7 +45,11 @@ class Guard:
         if (refused := self._refused(scope["method"], headers)) is not None:
             await refused(scope, receive, with_headers)
             return
-        body = await _body(receive) if scope["method"] == "POST" else b""
+        try:
+            body = await asyncio.wait_for(_body(receive), _PATIENCE) if scope["method"] == "POST" else b""
+        except TimeoutError:
+            await PlainTextResponse("too slow\n", 408)(scope, receive, with_headers)
+            return
         if body is None:
             await _too_large()(scope, receive, with_headers)
             return

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import socket
 import sys
 import threading
@@ -11,6 +12,7 @@ import structlog
 import uvicorn
 from starlette.applications import Starlette
 from starlette.middleware import Middleware
+from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from schemas.errors import ConfigError
 from tailrace.config.addresses import log_address, serve_token
@@ -32,6 +34,27 @@ _log = structlog.get_logger()
 _LONGEST_HEADERS = 16 << 10  # bytes
 _CONNECTIONS = 64
 _EPOCHS = 50
+
+
+class PunctualProtocol(H11Protocol):
+    """Closes a connection that has not sent a whole request for a while: silent ones must not take all places."""
+
+    patience = 10.0  # seconds
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        """Begin to watch a new connection."""
+        super().connection_made(transport)
+        self.loop.call_later(self.patience, self._close_if_silent, None)
+
+    def _close_if_silent(self, last: object) -> None:
+        """Close the connection unless it has sent a request since ``last``, or is still being answered."""
+        if self.transport.is_closing():
+            return
+        is_answering = self.cycle is not None and not self.cycle.response_complete
+        if self.cycle is last and not is_answering:
+            self.transport.close()
+        else:
+            self.loop.call_later(self.patience, self._close_if_silent, self.cycle)
 
 
 def application(site: Site) -> Starlette:
@@ -118,7 +141,7 @@ def run_server(app: Starlette, listener: socket.socket, stop: threading.Event) -
             proxy_headers=False,
             lifespan="off",
             ws="none",
-            http="h11",
+            http=PunctualProtocol,
             h11_max_incomplete_event_size=_LONGEST_HEADERS,
             limit_concurrency=_CONNECTIONS,
             timeout_keep_alive=10,

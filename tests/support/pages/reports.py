@@ -212,7 +212,7 @@ def seen(report: Part | None, now: float = NOW) -> Seen:
     points = [
         Point(
             now - age,
-            None if 1500 < age < 1800 else int((KEPT - age) * (900 + age % 700)),
+            None if 1500 < age < 1800 else int((KEPT - age) * 900) + age % 700 * 20,
             {
                 "main": ChannelPoint(abs(age % 300 - 150) / 10, int((KEPT - age) * 950)),
                 "lake": ChannelPoint(None, None),

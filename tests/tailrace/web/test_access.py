@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import socket
 import stat
 from pathlib import Path
 from typing import Any
@@ -13,10 +14,10 @@ from starlette.testclient import TestClient
 from schemas.errors import ConfigError
 from tailrace.config.listen import ListenAddress
 from tailrace.web.access import Access, check_address, check_token, kept_token
-from tailrace.web.serve import application
+from tailrace.web.serve import PunctualProtocol, application
 from tailrace.web.site import Site
 from tests.support.pages import reports
-from tests.support.pages.served import TOKEN, site_of
+from tests.support.pages.served import TOKEN, served, site_of
 from tests.support.waiting import wait_until
 
 PAGES = ("/", "/row", "/structure", "/actions")
@@ -140,6 +141,20 @@ def test_what_a_database_says_is_text(client: TestClient) -> None:
         text = client.get(path).text
         assert reports.HOSTILE not in text
         assert "&lt;script&gt;" in text, path
+
+
+def test_silent_connections_are_closed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(PunctualProtocol, "patience", 0.2)
+    with served(tmp_path, reports.at_rest()) as site:
+        address = ("127.0.0.1", site.access.listen.port)
+        with socket.create_connection(address) as silent, socket.create_connection(address) as slow:
+            slow.sendall(b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n")
+            assert slow.recv(12) == b"HTTP/1.1 303"
+            slow.sendall(b"GET / HT")
+            for connection in (silent, slow):
+                connection.settimeout(10)
+                while connection.recv(1 << 16):
+                    pass
 
 
 def test_sessions_end_and_belong_to_their_token() -> None:

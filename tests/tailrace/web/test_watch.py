@@ -1,0 +1,134 @@
+"""What the page keeps and draws: looks, parts that hang, charts, structures that differ; values in, values out."""
+
+from __future__ import annotations
+
+import threading
+from typing import Any
+
+import pytest
+
+from schemas.errors import ConfigError, LogError
+from tailrace.web.charts import WIDTH, lags, throughput
+from tailrace.web.lookup import difference, parse_key
+from tailrace.web.parts import LimitedReads
+from tailrace.web.river import channels, seconds, size, stations
+from tailrace.web.watch import ChannelPoint, Point, Watch, rates
+from tests.support.pages import reports
+
+
+def test_a_part_that_hangs_hides_no_other_and_is_read_once() -> None:
+    let_go, reads = threading.Event(), []
+
+    def hanging() -> dict[str, Any]:
+        reads.append(1)
+        let_go.wait(60)
+        return {"server": "back"}
+
+    def away() -> dict[str, Any]:
+        raise LogError("TR500", "away")
+
+    read = LimitedReads(limit=0.2)
+    for _ in range(2):
+        found = read({"upstream": lambda: {"server": "here"}, "kafka": away, "downstream": hanging})
+        assert found["upstream"] == {"server": "here"}
+        assert (found["kafka"]["error"]["code"], found["downstream"]["error"]["code"]) == ("TR500", "TR163")
+    assert len(reads) == 1
+    let_go.set()
+    assert LimitedReads.__call__(read, {"downstream": hanging}) == {"downstream": {"server": "back"}}
+
+
+def test_a_look_that_fails_leaves_what_was_seen() -> None:
+    looks: list[Any] = [reports.at_rest(), ValueError("no such thing"), reports.not_reached()]
+
+    def look() -> Any:
+        if isinstance(found := looks.pop(0), Exception):
+            raise found
+        return found
+
+    watch = Watch(look, lambda: (12, [{"epoch": 7}]))
+    watch.look_once()
+    first = watch.seen
+    assert (first.problem, first.epochs, first.points[-1].published) == ("", [{"epoch": 7}], 12)
+    watch.look_once()
+    assert (watch.seen.problem, watch.seen.report) == ("the last look failed: ValueError", first.report)
+    watch.look_once()
+    assert (watch.seen.problem, watch.seen.points[-1].published, len(watch.seen.points)) == ("", None, 2)
+
+
+def test_rates_are_known_only_between_two_known_numbers() -> None:
+    points = [(0.0, 0), (5.0, 50), (10.0, None), (15.0, 70), (20.0, 10), (400.0, 99), (405.0, 99)]
+    assert rates(points) == [
+        (5.0, 10.0),
+        (10.0, None),
+        (15.0, None),
+        (20.0, None),
+        (400.0, None),
+        (405.0, 0.0),
+    ]
+
+
+def test_charts_draw_the_last_hour_and_say_it() -> None:
+    points = [
+        Point(1000.0 + 5 * i, None if i == 50 else 500 * i, {"main": ChannelPoint(float(i % 7), 400 * i)})
+        for i in range(100)
+    ]
+    chart = throughput(points, now=points[-1].at)
+    published, main = chart.lines
+    assert (chart.top, len(published.paths), len(main.paths)) == ("100 rows/s", 2, 1)
+    assert published.paths[-1].split()[-1].startswith(f"{WIDTH:.1f},")
+    assert main.text == "now 80.0 rows/s, at most 80.0 rows/s"
+    [lag] = lags(points, now=points[-1].at).lines
+    assert (lag.number, lag.text) == (main.number, "now 1.0 s, at most 6.0 s")
+    assert lags([], 0.0).lines == ()
+    later = throughput(points, now=points[-1].at + 7200)
+    assert [line.paths for line in later.lines] == [(), ()]
+
+
+def test_stations_say_what_each_part_does() -> None:
+    words = {
+        "at_rest": ["reached, 9.7.0", "connected", "reached", "running, waits for more"],
+        "in_trouble": ["not reached", "reconnecting", "reached", "stopped by an error"],
+        "not_reached": ["reached, 9.7.0", "no producer runs on this machine", "not reached", "not reached"],
+    }
+    for name, expected in words.items():
+        report = getattr(reports, name)()
+        assert [one.word for one in (*stations(report), *channels(report))] == expected
+    load = channels(reports.under_load())
+    assert [(one.name, one.state, one.word) for one in load] == [
+        ("main", "good", "applying"),
+        ("lake", "waiting", "paused since 2026-11-18 11:00:00 UTC"),
+    ]
+    # A consumer runs, and its downstream is away.
+    report = reports.not_reached()
+    memory = {"state": "applying", "epoch": 9}
+    report["downstream"]["channels"] = [{"channel": "main", "stored": None, "memory": memory, "lag": {}}]
+    assert [one.word for one in channels(report)] == ["applying", "not reached"]
+
+
+def test_numbers_for_people() -> None:
+    assert [seconds(value) for value in (0.04, 119, 600, 9000)] == ["0.0 s", "119.0 s", "10 min", "2.5 h"]
+    assert [size(value) for value in (0, 1023, 4096, 5 << 40)] == ["0 B", "1,023 B", "4 KiB", "5.0 TiB"]
+
+
+def test_keys_are_lines_of_columns_and_values() -> None:
+    assert parse_key(" id = 7\n\nname=a=b ") == {"id": "7", "name": "a=b"}
+    for wrong in ("7", "=7"):
+        with pytest.raises(ConfigError, match="TR164"):
+            parse_key(wrong)
+
+
+def test_structures_differ_by_columns_their_order_and_the_key() -> None:
+    def structure(key: str, *columns: str) -> dict[str, Any]:
+        parts = [column.split() for column in columns]
+        found = [{"name": name, "type": kind, "nullable": False, "charset": ""} for name, kind in parts]
+        return {"key": [key], "columns": found}
+
+    first, second = structure("id", "id int", "a int", "b int"), structure("b", "b bigint", "id int", "c int")
+    assert difference(first, first) == []
+    assert difference(first, second) == [
+        {"name": "a", "at": "int NOT NULL", "until": None},
+        {"name": "b", "at": "int NOT NULL", "until": "bigint NOT NULL"},
+        {"name": "c", "at": None, "until": "int NOT NULL"},
+        {"name": "(order of columns)", "at": "id, b", "until": "b, id"},
+        {"name": "(primary key)", "at": "id", "until": "b"},
+    ]
