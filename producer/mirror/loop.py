@@ -54,6 +54,7 @@ class MirrorProgress:
     reconnects: int = 0
     connected: bool = False
     paused: str | None = None  # reason for a temporary pause
+    is_paused_by_operator: bool = False
     last_error: TailraceError | None = None
     last_error_at: float | None = None
     heard_at: float | None = None
@@ -75,7 +76,7 @@ class MirrorProgress:
 
     def stands(self, why: str | None) -> None:
         """An operator has paused the mirror; None: what was the reason before is the reason again."""
-        self.connected, self.paused = False, why
+        self.connected, self.paused, self.is_paused_by_operator = False, why, why is not None
 
     def resumes(self) -> bool:
         """Something was written. Returns whether that was not possible before."""

@@ -27,12 +27,14 @@ class ConsumerFacts:
         self.end: Callable[[], LogEnd] = LogEnd
 
     def is_ready(self) -> bool:
-        """Whether the channel knows its position and the log's end, and has all of it or moves."""
+        """Whether the channel knows its position and the log's end, and has all of it, moves or is paused."""
         counters, end, now = self._counters, self.end(), time.monotonic()
         if counters.position is None or end.seen is None:
             return False
         stands_for = self._movement.stands_for((counters.batches, counters.position_epoch), now)
-        is_idle = counters.in_hand is None and end.epochs_behind(counters) == 0
+        is_idle = counters.in_hand is None and (
+            end.epochs_behind(counters) == 0 or counters.paused is not None
+        )
         return now - end.seen < STANDS_STILL and (is_idle or stands_for < STANDS_STILL)
 
     def samples(self) -> Iterator[Sample]:
@@ -51,6 +53,7 @@ def lag_samples(channel: str, counters: Counters, end: LogEnd, now: float) -> It
     if end.last is not None and (newest := end.last.executed_gtids):
         transactions = transactions_behind(newest, position.executed_gtids, flavor_of(newest))
     yield Sample("tailrace_channel_lag_seconds", end.lag_s(counters, now), labels)
+    yield Sample("tailrace_channel_paused", counters.paused is not None, labels)
     yield Sample("tailrace_channel_lag_epochs", end.epochs_behind(counters), labels)
     yield Sample("tailrace_channel_lag_transactions", transactions, labels)
     yield Sample("tailrace_channel_complete_timestamp_seconds", counters.complete_ms / 1000 or None, labels)

@@ -55,7 +55,8 @@ PRODUCER = (
     Metric("tailrace_mirrored_position_bytes", "gauge", "up to where that file is mirrored"),
     Metric("tailrace_mirrored_bytes_total", "counter", "bytes of binlog that were received"),
     Metric("tailrace_mirrored_events_total", "counter", "events of the binlog that were received"),
-    Metric("tailrace_mirror_paused", "gauge", "1 while nothing can be written, because the disk is full"),
+    Metric("tailrace_paused", "gauge", "1 while an operator has paused the part, else 0", ("part",)),
+    Metric("tailrace_relay_disk_full", "gauge", "1 while the mirror waits for room on the disk, else 0"),
     Metric("tailrace_relay_free_bytes", "gauge", "what is left of the disk with the relay log"),
     Metric("tailrace_relay_disk_bytes", "gauge", "size of that disk"),
     Metric("tailrace_published_epoch", "gauge", "number of the last epoch in Kafka"),
@@ -101,6 +102,9 @@ CONSUMER = (
         "gauge",
         "everything that was committed upstream before this time is applied",
         _CHANNEL,
+    ),
+    Metric(
+        "tailrace_channel_paused", "gauge", "1 while an operator has paused the channel, else 0", _CHANNEL
     ),
     Metric("tailrace_channel_applied_epoch", "gauge", "number of the last epoch that is applied", _CHANNEL),
     Metric(

@@ -39,7 +39,10 @@ class ProducerFacts:
         self.copy: dict[str, Any] | None = None
 
     def is_ready(self) -> bool:
-        """Whether the upstream sends its binlog, and all of it is in Kafka, or more of it than a minute ago."""
+        """Whether the upstream sends its binlog, and all of it is in Kafka, or more of it than a minute ago.
+
+        What an operator has paused does not count.
+        """
         state = self.state
         if state is None:
             return False
@@ -47,8 +50,9 @@ class ProducerFacts:
         stands_for = self._movement.stands_for((publish.epochs, publish.read), time.monotonic())
         is_heard = mirror.heard_at is not None and time.time() - mirror.heard_at < _SILENCE
         has_all = publish.lag_s(state.relay.tail.position, time.time()) == 0.0
-        moves = has_all or stands_for < STANDS_STILL
-        return mirror.connected and mirror.paused is None and is_heard and moves
+        moves = has_all or stands_for < STANDS_STILL or publish.paused is not None
+        is_connected = mirror.connected and mirror.paused is None and is_heard
+        return (is_connected or mirror.is_paused_by_operator) and moves
 
     def samples(self) -> Iterator[Sample]:
         """Yield the metrics."""
@@ -79,7 +83,9 @@ def mirror_samples(
     yield Sample("tailrace_upstream_heard_timestamp_seconds", mirror.heard_at)
     yield Sample("tailrace_mirrored_bytes_total", mirror.bytes)
     yield Sample("tailrace_mirrored_events_total", mirror.events)
-    yield Sample("tailrace_mirror_paused", mirror.paused is not None)
+    yield Sample("tailrace_paused", mirror.is_paused_by_operator, ("mirror",))
+    is_full = mirror.paused is not None and not mirror.is_paused_by_operator
+    yield Sample("tailrace_relay_disk_full", is_full)
     if here is not None:
         file, position = here.upstream
         yield Sample("tailrace_mirrored_file_number", file_number(file))
@@ -105,6 +111,7 @@ def publisher_samples(publish: PublishProgress, durable: RelayPosition | None) -
     )
     yield Sample("tailrace_unpublished_seconds", publish.lag_s(durable, time.time()))
     yield Sample("tailrace_complete_timestamp_seconds", publish.complete_ms / 1000 or None)
+    yield Sample("tailrace_paused", publish.paused is not None, ("publish",))
     yield Sample("tailrace_skipped_events_total", publish.skipped.total())
 
 
