@@ -167,14 +167,10 @@ class EpochStream:
             end: the upstream had nothing behind it, at ``ms`` since 1970.
         """
         age = self._clock().monotonic - self._state.epoch.opened
-        if (
-            self.here == end
-            and self.is_between_epochs
-            and ms > self._complete_ms
-            and age >= self._limits.quiet
-        ):
+        is_read = self.here.order >= end.order and self.is_between_epochs
+        if is_read and ms > self._complete_ms and age >= self._limits.quiet:
             self._complete_ms = ms
-            yield self._seal(end)
+            yield self._seal(self.here)
 
     def due_in(self) -> float | None:
         """Seconds until the open epoch is due; None while nothing is in it."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import secrets
 import socket
 import threading
 from collections.abc import Iterator
@@ -74,6 +73,8 @@ def own_token(folder: Path) -> str:
         found = path.read_text(errors="replace")[:100].strip()
         if _TOKEN.fullmatch(found):
             return found
+    import secrets
+
     token = secrets.token_urlsafe(32)
     with open(path, "w", opener=opener) as file:
         file.write(token)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Iterator
-from importlib.metadata import version
 
 from schemas import tally
 from tailrace.metrics.exposition import Sample
@@ -45,6 +44,9 @@ class Process:
 
     def samples(self, *, is_ready: bool) -> Iterator[Sample]:
         """Yield the metrics of every process."""
+        # Its import takes as long as a small batch.
+        from importlib.metadata import version
+
         yield Sample("tailrace_info", 1, (*self._labels, version("tailrace")))
         yield Sample("tailrace_ready", is_ready)
         yield Sample("tailrace_start_time_seconds", self._started)
