@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -12,6 +14,9 @@ from tailrace.commands.options import DEFAULT_CONFIG, ConfigFile, StopAtGtid, Un
 
 if TYPE_CHECKING:
     from tailrace.config.model import Config
+    from tailrace.service.supervisor import StartChild
+
+_LAST_LINES = 1.0  # seconds that a child's last lines are waited for
 
 
 def run(
@@ -25,18 +30,45 @@ def run(
     stops its process and is logged every minute; the other process continues. SIGTERM or Ctrl-C stops both.
     """
     from tailrace.config.positions import check_gtid_set
-    from tailrace.service import logs
-    from tailrace.service.supervisor import Supervisor, start_child
+    from tailrace.service.supervisor import Supervisor
 
     loaded = read_config("run", config)
     _check_both_ends(loaded)
     commands = _commands(config, until_caught_up, check_gtid_set(stop_at_gtid))
     finished = _caught_up(loaded) if until_caught_up else (lambda done: False)
-    # Two live displays would overwrite each other.
-    plain = {logs.NO_LIVE_DISPLAY: "1"}
     bounded = until_caught_up or stop_at_gtid is not None
-    supervisor = Supervisor(commands, lambda args: start_child(args, **plain), finished, bounded)
-    raise typer.Exit(supervisor.run())
+    with _children() as start:
+        code = Supervisor(commands, start, finished, bounded).run()
+    raise typer.Exit(code)
+
+
+@contextmanager
+def _children() -> Iterator[StartChild]:
+    """Yield what starts a child: its log goes to stderr, or on a terminal into one panel for both."""
+    from tailrace.service import logs
+    from tailrace.service.progress import LINES_EVERY
+    from tailrace.service.supervisor import RunningChild, start_child
+
+    plain = {logs.NO_LIVE_DISPLAY: "1"}
+    if not logs.may_draw():
+        yield lambda arguments: start_child(arguments, plain)
+        return
+    from tailrace.service.panel import live_panel
+
+    readers: list[threading.Thread] = []
+    with live_panel("tailrace run") as panel:
+
+        def start(arguments: Sequence[str]) -> RunningChild:
+            child = start_child(arguments, {**plain, LINES_EVERY: "1"}, piped=True)
+            lines = child.process.stderr
+            assert lines is not None
+            readers.append(threading.Thread(target=panel.lines_of, args=(lines, arguments[0]), daemon=True))
+            readers[-1].start()
+            return child
+
+        yield start
+        for reader in readers:
+            reader.join(_LAST_LINES)
 
 
 def _check_both_ends(config: Config) -> None:

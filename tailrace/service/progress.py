@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 from collections import deque
 from collections.abc import Callable, Iterator
@@ -17,6 +18,8 @@ from tailrace.service.systemd_notify import tell_status
 
 _WINDOW_S = 10.0
 _LOG_EVERY_S = 10.0
+#: environment variable: seconds between two lines of progress in the log
+LINES_EVERY = "TAILRACE_PROGRESS_EVERY"
 _log = structlog.get_logger()
 
 
@@ -86,22 +89,32 @@ def live_line(title: str) -> Iterator[Callable[..., None]]:
         with Console(stderr=True).status(f"{title}: starting") as status:
             yield lambda text, **_: status.update(f"{title}: {text}")
         return
-    next_line = time.monotonic() + _LOG_EVERY_S
+    every = float(os.environ.get(LINES_EVERY) or _LOG_EVERY_S)
+    next_line = time.monotonic() + every
 
     def log(text: str, **fields: Any) -> None:
         nonlocal next_line
         if fields and time.monotonic() >= next_line:
-            next_line = time.monotonic() + _LOG_EVERY_S
+            next_line = time.monotonic() + every
             _log.info("progress", **fields)
 
     yield log
 
 
 @contextmanager
+def _progress_panel(title: str) -> Iterator[Callable[..., None]]:
+    """Yield a function that shows the progress of a process's one part."""
+    from tailrace.service.panel import live_panel
+
+    with live_panel(f"tailrace {title}") as panel:
+        yield lambda text, **fields: panel.show(title.split()[-1], fields)
+
+
+@contextmanager
 def progress_display(title: str) -> Iterator[Callable[[Snapshot], None]]:
     """Yield a function that shows progress, with rate and time left. systemd is told, too."""
     meter = RateMeter()
-    with live_line(title) as line:
+    with _progress_panel(title) if may_draw() else live_line(title) as line:
 
         def show(snapshot: Snapshot) -> None:
             meter.add(time.monotonic(), snapshot)

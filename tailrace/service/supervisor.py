@@ -13,9 +13,9 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from types import FrameType
+from types import FrameType, MappingProxyType
 
 import structlog
 
@@ -170,8 +170,14 @@ class Supervisor:
         _log.error("child_stands", child=child.name, exit_code=child.code, **error, others_go_on=others)
 
 
-def start_child(arguments: Sequence[str], **env: str) -> RunningChild:
+def start_child(
+    arguments: Sequence[str], env: Mapping[str, str] = MappingProxyType({}), *, piped: bool = False
+) -> RunningChild:
     """Start ``tailrace ARGUMENTS`` with this interpreter. The child ends with this process.
+
+    Args:
+        env: variables for its environment.
+        piped: whether its stderr is a pipe, which the caller reads.
 
     The child has a session of its own, so that signals to our process group, such as a terminal's Ctrl-C, reach only
     this process, which stops the children. If this process dies, the kernel sends the child STOP.
@@ -182,6 +188,7 @@ def start_child(arguments: Sequence[str], **env: str) -> RunningChild:
         process = subprocess.Popen(
             [sys.executable, "-m", "tailrace", *arguments],
             env={**os.environ, **env, REPORT_FD: str(writer)},
+            stderr=subprocess.PIPE if piped else None,
             start_new_session=True,
             pass_fds=[writer],
             preexec_fn=_stopped_with(os.getpid()),

@@ -67,7 +67,7 @@ def _report(operator: Operator) -> Any:
 def _rows(operator: Operator) -> int:
     try:
         [(count,)] = operator.downstream.execute(f"SELECT COUNT(*) FROM {DB}.t")
-    except pymysql.ProgrammingError:
+    except pymysql.MySQLError:
         return 0  # the table is not there yet
     return int(count)
 
