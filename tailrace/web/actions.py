@@ -61,7 +61,9 @@ class Action:
 
 
 def _checked(action: str, field: Field, value: str) -> str:
-    if len(value) > _LONGEST or not re.fullmatch(field.pattern, value, re.DOTALL):
+    # JSON can have halves of characters, which no command's argument can.
+    is_text = not re.search(r"[\ud800-\udfff]", value)
+    if len(value) > _LONGEST or not is_text or not re.fullmatch(field.pattern, value, re.DOTALL):
         raise _wrong(action, f"{field.name} is not valid: {value[:80]!r}")
     if field.choices and value not in field.choices:
         raise _wrong(action, f"{field.name} must be one of {', '.join(field.choices)}")

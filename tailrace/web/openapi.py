@@ -35,7 +35,7 @@ def document() -> Part:
 def _reads() -> dict[str, Part]:
     return {
         "/status": _read(
-            "The report of `tailrace status --json` (docs/STATUS.md), as it was seen last; null before the first look.",
+            "The report of `tailrace status --json` (docs/JSON.md), as it was seen last; null before the first look.",
             _object(seen_at="number", problem="string", report=["object", "null"]),
         ),
         "/attention": _read("What somebody must look at, the most urgent first.", _list("notices")),

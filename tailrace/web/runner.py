@@ -115,7 +115,7 @@ class Runner:
     def _run(self, run: Run, arguments: list[str], given: str) -> None:
         try:
             code, error = self._wait(run, arguments, given)
-        except OSError as failure:
+        except (OSError, ValueError) as failure:
             code, error = 1, None
             run.output = str(failure)
         run.exit_code, run.ended = code, time.time()

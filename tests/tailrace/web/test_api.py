@@ -125,13 +125,14 @@ def test_an_action_is_a_command_with_checked_arguments(client: TestClient, site:
         ("skip", {"channel": "main", "event": "all"}),
         ("skip", {"channel": "main"}),
         ("rewind", {"channel": "main", "to": "--yes"}),
+        ("rewind", {"channel": "main", "to": "epoch:\ud800"}),
         ("copy", {}),
         ("copy", {"tables": "shop.*", "all": "yes"}),
         ("copy", {"tables": ["shop.*"]}),
     ],
 )
 def test_what_is_no_valid_field_does_nothing(client: TestClient, site: Site, name: str, given: Any) -> None:
-    answer = client.post(f"{PREFIX}/actions/{name}", json=given, headers=BEARER)
+    answer = client.post(f"{PREFIX}/actions/{name}", content=json.dumps(given), headers=BEARER)
     assert (answer.status_code, answer.json()["error"]["code"]) == (400, "TR161")
     assert not site.runner.record.path.exists()
 
