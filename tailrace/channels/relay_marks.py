@@ -46,8 +46,8 @@ def keep_registered(settings: ConsumerConfig, root: Path, counters: Counters) ->
 
 
 @contextmanager
-def follow_channels(channels: Sequence[ConsumerConfig], root: Path) -> Iterator[None]:
-    """Update the marks of channels whose consumers may run on other machines."""
+def follow_channels(channels: Sequence[ConsumerConfig], root: Path) -> Iterator[Sequence[ChannelMark]]:
+    """Update the marks of channels whose consumers may run on other machines. Yields them."""
     marks = [ChannelMark(settings, root) for settings in channels]
 
     def update_all() -> None:
@@ -55,14 +55,20 @@ def follow_channels(channels: Sequence[ConsumerConfig], root: Path) -> Iterator[
             mark.update()
 
     with repeated(update_all, _PAUSE_ELSEWHERE, _THREAD):
-        yield
+        yield marks
 
 
 class ChannelMark:
-    """The mark of one channel, made from its position on the downstream."""
+    """The mark of one channel, made from its position on the downstream.
+
+    Attributes:
+        position: as it was read last; None if that failed.
+    """
 
     def __init__(self, settings: ConsumerConfig, root: Path) -> None:
         self._settings, self._root = settings, root
+        self.name = settings.channel
+        self.position: Position | None = None
         self._mark = Mark(root, channel_reader(settings.channel))
         self._started = False
         self._seen: int | None = None
@@ -73,10 +79,11 @@ class ChannelMark:
         if (epoch is not None and epoch == self._seen) or not self._root.is_dir():
             return
         try:
-            position = self._read()
+            position = self.position = self._read()
             if position is not None and self._write(position):
                 self._seen = position.epoch
         except (TailraceError, pymysql.MySQLError, OSError) as error:
+            self.position = None
             if error_number(error) in _NOT_YET:
                 return
             if self._logged != (reason := str(error)):

@@ -62,7 +62,13 @@ def _run(config: Config, settings: ProducerConfig, stop: Event) -> None:
     backlog, meter, watchdog = UpstreamBacklog(settings.source), CopyMeter(), Watchdog(STANDSTILL_S)
     facts = ProducerFacts(settings.prefix, settings.relay.dir, lambda: backlog.end)
     metrics = serve_metrics(config, metrics_address(config), settings.relay.dir, facts)
-    with recovery_hinted(settings.relay.dir), progress_display("produce") as show, live, metrics, marks:
+    with (
+        recovery_hinted(settings.relay.dir),
+        progress_display("produce") as show,
+        live,
+        metrics,
+        marks as facts.channels,
+    ):
 
         def report(state: ProducerProgress) -> None:
             if memory.state is None:

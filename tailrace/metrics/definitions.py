@@ -82,6 +82,18 @@ PRODUCER = (
         "gauge",
         "the log in Kafka has everything that was committed upstream before this time",
     ),
+    Metric(
+        "tailrace_followed_channel_epoch",
+        "gauge",
+        "the last epoch that a configured channel has applied, as its downstream says, also while no consumer runs",
+        _CHANNEL,
+    ),
+    Metric(
+        "tailrace_followed_channel_transactions",
+        "gauge",
+        "transactions in Kafka that it has not applied",
+        _CHANNEL,
+    ),
     Metric("tailrace_skipped_events_total", "counter", "events that [[skip]] rules left out"),
     Metric("tailrace_copy_running", "gauge", "1 while tables are copied, else 0"),
     Metric("tailrace_copy_tables", "gauge", "tables of the copy"),

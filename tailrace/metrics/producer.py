@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shutil
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -13,8 +13,12 @@ from producer.epochs.progress import PublishProgress
 from producer.mirror.loop import MirrorProgress
 from producer.run import ProducerProgress
 from relay_store.layout.directory import RelayPosition, file_number
+from schemas.gtid.sets import flavor_of
+from spark_consumer.epochs.position import Position
+from tailrace.channels.relay_marks import ChannelMark
 from tailrace.metrics.exposition import Sample
 from tailrace.metrics.process import OPERATIONS, STANDS_STILL, Movement, Process
+from tailrace.status.lag import transactions_behind
 
 # Seconds without a heartbeat of the upstream, which sends one a second.
 _SILENCE = 15.0
@@ -30,6 +34,7 @@ class ProducerFacts:
     Attributes:
         state: None until the producer sets it.
         copy: how far copies are, as in ``tailrace status``; None while it is not known.
+        channels: those of the configuration.
     """
 
     def __init__(self, prefix: str, root: Path, upstream_end: Callable[[], tuple[int, int] | None]) -> None:
@@ -37,6 +42,7 @@ class ProducerFacts:
         self._movement = Movement()
         self.state: ProducerProgress | None = None
         self.copy: dict[str, Any] | None = None
+        self.channels: Sequence[ChannelMark] = ()
 
     def is_ready(self) -> bool:
         """Whether the upstream sends its binlog, and all of it is in Kafka, or more of it than a minute ago.
@@ -61,6 +67,8 @@ class ProducerFacts:
         if (state := self.state) is not None:
             yield from mirror_samples(state.mirror, state.relay.position, self._upstream_end())
             yield from publisher_samples(state.publish, state.relay.tail.position)
+            for channel in self.channels:
+                yield from followed_samples(channel.name, channel.position, state.publish.executed_gtids)
         yield from copy_samples(self.copy or {})
 
     def _disk(self) -> Iterator[Sample]:
@@ -113,6 +121,20 @@ def publisher_samples(publish: PublishProgress, durable: RelayPosition | None) -
     yield Sample("tailrace_complete_timestamp_seconds", publish.complete_ms / 1000 or None)
     yield Sample("tailrace_paused", publish.paused is not None, ("publish",))
     yield Sample("tailrace_skipped_events_total", publish.skipped.total())
+
+
+def followed_samples(channel: str, position: Position | None, published: str) -> Iterator[Sample]:
+    """Yield how far a channel is.
+
+    Args:
+        position: of the channel; None if unknown.
+        published: the GTIDs in Kafka.
+    """
+    if position is not None and position.epoch >= 0:
+        yield Sample("tailrace_followed_channel_epoch", position.epoch, (channel,))
+        if published:
+            behind = transactions_behind(published, position.executed_gtids, flavor_of(published))
+            yield Sample("tailrace_followed_channel_transactions", behind, (channel,))
 
 
 def copy_samples(copy: dict[str, Any]) -> Iterator[Sample]:

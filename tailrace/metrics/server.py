@@ -8,6 +8,7 @@ from __future__ import annotations
 import hmac
 import socket
 import threading
+import time
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from http import HTTPStatus
@@ -16,7 +17,8 @@ from typing import Any, Protocol
 
 from tailrace.metrics.exposition import Sample, render
 
-_TIMEOUT = 5.0  # seconds for a request
+_TIMEOUT = 5.0  # seconds without a byte
+_LONGEST = 15.0  # seconds that a request may take, however its bytes trickle in
 _MOST_REQUESTS = 8  # at a time; more are closed unanswered
 _TEXT = "text/plain; charset=utf-8"
 _EXPOSITION = "text/plain; version=0.0.4; charset=utf-8"
@@ -92,10 +94,12 @@ class _Server(ThreadingHTTPServer):
         self.socket.close()
         self.socket = listener
         self._free = threading.BoundedSemaphore(_MOST_REQUESTS)
+        self._begun: dict[socket.socket, float] = {}
 
     def process_request(self, request: Any, client_address: Any) -> None:
         """Answer in a thread, if one is free."""
         if self._free.acquire(blocking=False):
+            self._begun[request] = time.monotonic()
             super().process_request(request, client_address)
         else:
             self.shutdown_request(request)
@@ -105,7 +109,15 @@ class _Server(ThreadingHTTPServer):
         try:
             super().process_request_thread(request, client_address)
         finally:
+            self._begun.pop(request, None)
             self._free.release()
+
+    def service_actions(self) -> None:
+        """End requests that take too long; this is called twice a second."""
+        late = time.monotonic() - _LONGEST
+        for request in [one for one, begun in tuple(self._begun.items()) if begun < late]:
+            with suppress(OSError):
+                request.shutdown(socket.SHUT_RDWR)
 
     def handle_error(self, request: Any, client_address: Any) -> None:
         """Forget a client that went away in the midst of its request."""

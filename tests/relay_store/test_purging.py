@@ -39,6 +39,7 @@ from spark_consumer.target.session import closing, connect
 from tailrace.assemble.producer import producer
 from tailrace.channels import relay_marks
 from tailrace.channels.relay_marks import ChannelMark, follow_channels
+from tailrace.metrics.producer import ProducerFacts, mirror_samples
 from tests.support.binlogs.mirroring import (
     assert_same_files,
     mirroring,
@@ -168,6 +169,9 @@ def test_a_full_disk_pauses_until_the_readers_have_passed(source, flavor, small_
         wait_until(lambda: mirror.progress.paused, "the disk is full")
         assert "disk full" in mirror.progress.paused
         assert "No space left on device" in mirror.progress.paused
+        free, is_full = _disk_metrics(mirror, root)
+        assert free < DISK / 5
+        assert is_full == 1
         # What is there is published meanwhile.
         while follower.read():
             pass
@@ -177,7 +181,18 @@ def test_a_full_disk_pauses_until_the_readers_have_passed(source, flavor, small_
         assert reader.position.file == list(follower.files)[-1]
         follower.read_to_the_end(source, mirror)
         assert mirror.progress.paused is None
+        assert _disk_metrics(mirror, root)[1] == 0
     follower.assert_complete(source)
+
+
+def _disk_metrics(mirror: Mirror, root: Path) -> tuple[float, float]:
+    """What Prometheus gets to know of the disk: the bytes left, and whether it is full."""
+    samples = (
+        *ProducerFacts("m", root, lambda: None).samples(),
+        *mirror_samples(mirror.progress, None, None),
+    )
+    found = {one.name: one.value or 0.0 for one in samples}
+    return found["tailrace_relay_free_bytes"], found["tailrace_relay_disk_full"]
 
 
 def test_a_full_disk_pauses_until_somebody_makes_room(source, flavor, small_disk):

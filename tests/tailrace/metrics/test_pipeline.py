@@ -81,6 +81,20 @@ def test_metrics_are_what_happened(operator: Operator, scraper: Scraper) -> None
     assert not scraper.answers(1)
 
 
+def test_the_producer_tells_of_a_channel_without_a_consumer(operator: Operator, scraper: Scraper) -> None:
+    operator.insert(0, 10)
+    assert operator.run("run", "--until-caught-up")[0] == 0
+    operator.start("produce")
+    operator.insert(10, 15)
+    behind = "tailrace_followed_channel_transactions main"
+    wait_until(
+        lambda: scraper.answers(0) and scraper.values(0).get(behind) == 1, lambda: operator.log("produce"), 60
+    )
+    found = scraper.values(0)
+    assert found["tailrace_followed_channel_epoch main"] < found["tailrace_published_epoch"]
+    assert scraper.is_ready(0)
+
+
 def _rows_are_counted(operator: Operator, scraper: Scraper) -> None:
     before, applied = scraper.values(0), scraper.values(1)
     operator.insert(0, 30)

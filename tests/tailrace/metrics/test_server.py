@@ -99,7 +99,7 @@ def test_without_a_token_there_is_a_random_one_in_a_private_file(tmp_path: Path)
 def test_many_that_say_nothing_keep_nobody_out_for_ever(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("tailrace.metrics.server._Handler.timeout", 0.2)
+    monkeypatch.setattr("tailrace.metrics.server._LONGEST", 0.2)
     port = _free_port()
     with _serving(_config(port, token="t"), tmp_path, SomeFacts()):
         silent = [socket.create_connection(("127.0.0.1", port)) for _ in range(20)]
