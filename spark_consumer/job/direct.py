@@ -21,7 +21,7 @@ _MAX_EPOCHS = 100
 _LARGE_EPOCH_ROWS = 200_000
 # With fewer cores Spark's start takes them from what is being applied, and has no others for its executors.
 _ENOUGH_CORES = 4
-_LONGEST_WAIT, _IDLE = 60.0, 5.0  # seconds of work, and without any, before it starts
+_LONGEST_WAIT, _IDLE = 600.0, 5.0  # seconds of work, and without any, before it starts
 _POLL, _MOMENT = 0.05, 0.01  # seconds
 _log = structlog.get_logger()
 
