@@ -1,5 +1,7 @@
 # Every target builds what it needs first; see compose/setup.
 SHELL := /bin/bash
+# Tests start hundreds of processes, and each would compile all modules.
+unexport PYTHONDONTWRITEBYTECODE
 PYTHON := .venv/bin/python
 # Options for the program behind demo and bench, for example: make demo ARGS=--keep
 ARGS :=
