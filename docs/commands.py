@@ -65,7 +65,8 @@ HEAD = """\
 
 The commands are in `.venv/bin`. `tailrace COMMAND --help` prints what this page says.
 
-Data goes to stdout; progress, logs and errors go to stderr. With `--json` the data is one JSON document. Errors have \
+Data goes to stdout; progress, logs and errors go to stderr. With `--json` the data is JSON, whose fields \
+are in [JSON.md](JSON.md). `tailrace --version` prints the version. Errors have \
 a code, which [ERRORS.md](ERRORS.md) explains. `--config FILE` names the configuration file; every field of it can \
 also be set in the environment ([SETUP.md](SETUP.md#configuration)).
 """

@@ -9,13 +9,17 @@ from typing import Any
 
 import pymysql
 import pytest
+from typer.testing import CliRunner
 
 from relay_store.layout.pauses import PAUSES_NAME, PauseSwitch, read_pauses, set_pause
 from schemas.errors import DownstreamError, RelayError
 from spark_consumer.job.progress import Counters
 from spark_consumer.sinks.parquet import folder
 from tailrace.channels.pauses import set_paused
+from tailrace.commands.app import app
 from tailrace.config.file import load
+from tailrace.config.model import Config
+from tailrace.service.status_socket import PRODUCER, query_status
 from tests.support.processes.operator import DB, Operator
 from tests.support.waiting import wait_until
 
@@ -72,10 +76,38 @@ def _rows(operator: Operator) -> int:
     return int(count)
 
 
+def _producer(config: Config) -> Any:
+    return query_status(config.relay.dir, PRODUCER) or {}
+
+
+def _read_everything() -> None:
+    """Run what only reads; the shape of its JSON is looked at by a fixture."""
+    for command in (
+        "status --max-lag 1000",
+        "channel list",
+        "channel show --channel main",
+        "check",
+        "error show",
+        "validate",
+        "compare",
+        "relay list",
+        "relay verify --rows",
+        "relay readers",
+        "relay cat --verbose",
+        "topic cat",
+        f"schema show {DB}.t --history",
+        "config show",
+    ):
+        done = CliRunner().invoke(app, [*command.split(), "--json"])
+        assert done.exit_code in (0, 4, 6), (command, done.output, done.exception)
+        assert done.stdout.startswith(("{", "[")), command
+
+
 @pytest.mark.servers
 def test_each_part_stands_still_and_goes_on(operator: Operator, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(operator.folder)
-    monkeypatch.setenv("TAILRACE_TARGET_PASSWORD", "tailrace")
+    for side in ("SOURCE", "TARGET"):
+        monkeypatch.setenv(f"TAILRACE_{side}_PASSWORD", "tailrace")
     config = load(operator.folder / "tailrace.toml")
     operator.insert(0, 10)
     run = operator.start("run")
@@ -91,8 +123,12 @@ def test_each_part_stands_still_and_goes_on(operator: Operator, monkeypatch: pyt
     wait_until(lambda: operator.log("run").count("channel_paused") == 2)
     report = _report(operator)
     [channel] = report["downstream"]["channels"]
-    assert (channel["memory"]["state"], channel["lag"]["epochs"]) == ("paused", 1)
-    assert channel["paused"]
+    assert (channel["memory"]["state"], channel["state"], bool(channel["paused"])) == (
+        "paused",
+        "paused",
+        True,
+    )
+    assert channel["lag"]["epochs"] >= 1
     assert _rows(operator) == 10
 
     set_paused(config, "publishing", True)
@@ -101,6 +137,8 @@ def test_each_part_stands_still_and_goes_on(operator: Operator, monkeypatch: pyt
     set_paused(config, "channel", False)
     wait_until(lambda: _rows(operator) == 20)
     operator.insert(20, 30)
+    [(_, position, *_)] = operator.upstream.execute("SHOW MASTER STATUS")
+    wait_until(lambda: _producer(config)["relay"]["synced"]["Relay_log_pos"] == position)
     set_paused(config, "mirror", True)
     wait_until(lambda: "mirror_paused" in operator.log("run"))
     report = _report(operator)
@@ -114,6 +152,15 @@ def test_each_part_stands_still_and_goes_on(operator: Operator, monkeypatch: pyt
     wait_until(lambda: _rows(operator) == 40)
     with pytest.raises(DownstreamError, match="TR612"):
         set_paused(config, "channel", True, "other")
+
+    _read_everything()
+    # A row that is not there stops the channel, and the producer goes on.
+    operator.downstream.execute(f"DELETE FROM {DB}.t WHERE id = 1")
+    operator.upstream.execute(f"UPDATE {DB}.t SET v = 'x' WHERE id = 1")
+    wait_until(lambda: "child_stands" in operator.log("run"))
+    code, text = operator.run("status", "--json")
+    assert (code, json.loads(text)["stopped"]) == (6, ["channel main"])
+    _read_everything()
 
 
 def test_counters_tell_a_pause_once(capsys: pytest.CaptureFixture[str]) -> None:
