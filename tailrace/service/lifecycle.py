@@ -14,6 +14,7 @@ from typing import Any
 import structlog
 
 from schemas.errors import LogError, UpstreamError
+from tailrace.service.logs import show_cursor
 from tailrace.service.report import another_start_helps
 from tailrace.service.systemd_notify import tell_stopping
 
@@ -86,6 +87,7 @@ class _Handler:
 
     def __call__(self, number: int, frame: FrameType | None) -> Any:
         if self._signalled and is_second_signal(number):
+            show_cursor()
             os._exit(128 + number)
         self._signalled |= number != STOP
         if not self._stop.is_set():

@@ -33,6 +33,13 @@ def may_draw() -> bool:
     return is_terminal() and not os.environ.get(NO_LIVE_DISPLAY)
 
 
+def show_cursor() -> None:
+    """Show the terminal's cursor, which a live display hides, for a process that ends at once."""
+    if may_draw():
+        with suppress(OSError):
+            os.write(sys.stderr.fileno(), b"\x1b[?25h")
+
+
 def unbroken(stream: TextIO) -> TextIO:
     """Return a stream that drops what cannot be written: nobody reads it any more, or its terminal was closed."""
     return cast(TextIO, _UnbrokenStream(stream))

@@ -25,14 +25,15 @@ def channel_state(channel: dict[str, Any]) -> str:
     Args:
         channel: as in the report, or in a list of channels; without ``memory`` if that is not known.
     """
+    runs = channel.get("memory") is not None
+    if channel.get("error") is not None and not runs:
+        return "failed"
     if channel.get("paused"):
         return "paused"
-    if channel.get("memory") is not None:
+    if runs:
         return "running"
     if channel["epoch"] is None:
         return "not started"
-    if channel.get("error") is not None:
-        return "failed"
     return "stopped" if channel["consistent"] else "unknown"
 
 

@@ -15,7 +15,7 @@ from tailrace.commands.app import app
 from tailrace.service.console import FactTable
 from tailrace.service.last_error import LAST_ERROR_NAME, error_kept, forget_error, read_error
 from tailrace.status.collect import _later
-from tailrace.status.verdict import exceeds_lag, stopped_parts
+from tailrace.status.verdict import channel_state, exceeds_lag, stopped_parts
 
 ERROR = {"code": "TR640", "what": "w", "where": "", "hint": "", "at": "2026-11-26T16:00:00.000+00:00"}
 
@@ -55,6 +55,16 @@ def test_the_exit_code_says_what_is_wrong(code_for: Callable[..., int]) -> None:
     assert code_for(_report(_channel(0, ERROR, {"state": "waiting"}))) == 0
     assert code_for(_report(stopped_by=ERROR)) == 6
     assert code_for(_report(), "--max-lag", "-1") == 2
+
+
+def test_a_channels_state_is_a_word() -> None:
+    ended = {"epoch": 7, "consistent": True}
+    assert channel_state(ended) == "stopped"
+    assert channel_state(ended | {"consistent": False}) == "unknown"
+    assert channel_state(ended | {"epoch": None}) == "not started"
+    assert channel_state(ended | {"paused": "now", "memory": {}}) == "paused"
+    assert channel_state(ended | {"paused": "now", "error": ERROR}) == "failed"
+    assert channel_state(ended | {"error": ERROR, "memory": {}}) == "running"
 
 
 def test_an_unknown_lag_is_no_good_lag() -> None:
