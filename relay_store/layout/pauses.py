@@ -35,7 +35,11 @@ def read_pauses(root: Path) -> dict[Half, str]:
             text = file.read(_MOST_BYTES) if stat.S_ISREG(os.fstat(fd).st_mode) else b""
     try:
         found = json.loads(text)
-        return {half: datetime.fromisoformat(found[half]).isoformat() for half in HALVES if half in found}
+        return {
+            half: datetime.fromisoformat(found[half]).isoformat(timespec="milliseconds")
+            for half in HALVES
+            if half in found
+        }
     except (ValueError, TypeError, LookupError, RecursionError) as error:
         hint = "delete the file, and pause again what is to stand still"
         raise UnreadableFile("TR306", f"{path} cannot be read: {error}", hint=hint) from error
