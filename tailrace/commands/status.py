@@ -43,7 +43,7 @@ def status(config: ConfigFile = DEFAULT_CONFIG, max_lag: MaxLag = None, as_json:
 def _print(report: dict[str, Any]) -> None:
     table = FactTable()
     _upstream(table, report["upstream"])
-    _relay(table, report["relay"], report["kafka"].get("published_time"))
+    _relay(table, report["relay"], report["kafka"])
     _kafka(table, report["kafka"])
     _copy(table, report["copy"], is_producing=report["relay"]["memory"] is not None)
     _head(table, "downstream", report["downstream"])
@@ -78,26 +78,25 @@ def _upstream(table: FactTable, part: dict[str, Any]) -> None:
         table.add_row("", _at(part["file"], part["position"], part["gtids"]))
 
 
-def _elsewhere(heard: str | None) -> str:
-    """Return what is known of a producer that does not run on this machine.
-
-    Args:
-        heard: when Kafka last got something from one, in UTC.
-    """
-    if heard is None:
-        return "[yellow]no producer is running on this machine, and none has written to Kafka[/]"
+def _elsewhere(kafka: dict[str, Any]) -> str:
+    """Return what is known of a producer that does not run on this machine, by Kafka's part of the report."""
+    here = "no producer is running on this machine"
+    if "error" in kafka:
+        return f"[yellow]{here}[/]"
+    if (heard := kafka["published_time"]) is None:
+        return f"[yellow]{here}, and none has written to Kafka[/]"
     seconds = max(0.0, (datetime.now(UTC) - datetime.fromisoformat(heard)).total_seconds())
-    return f"[yellow]no producer is running on this machine; Kafka last heard of one {seconds:,.0f} s ago[/]"
+    return f"[yellow]{here}; Kafka last heard of one {seconds:,.0f} s ago[/]"
 
 
-def _relay(table: FactTable, part: dict[str, Any], heard: str | None) -> None:
+def _relay(table: FactTable, part: dict[str, Any], kafka: dict[str, Any]) -> None:
     from rich.markup import escape
 
     size = f"{counted(part.get('files', 0), 'file')}, {counted(part.get('bytes', 0), 'byte')}"
     readable = _head(table, "relay", part, size)
     memory = part["memory"]
     if memory is None:
-        table.add_row("  memory", _elsewhere(heard))
+        table.add_row("  memory", _elsewhere(kafka))
     elif "receiver" not in memory:
         table.add_row("  memory", _unknown_memory(memory))
     else:

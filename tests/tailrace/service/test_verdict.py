@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import stat
 from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ from typer.testing import CliRunner
 
 from schemas.errors import RelayError, Where
 from tailrace.commands.app import app
+from tailrace.commands.status import _elsewhere
 from tailrace.service.console import FactTable
 from tailrace.service.last_error import LAST_ERROR_NAME, error_kept, forget_error, read_error
 from tailrace.status.collect import _later
@@ -115,6 +117,13 @@ def test_in_a_pipe_a_fact_is_a_line_with_its_labels() -> None:
         "relay stored: stopped: two lines " + "x" * 300,
         "channel a: mysql://h/",
     ]
+
+
+def test_a_producer_on_another_machine_is_seen_through_kafka() -> None:
+    heard = (datetime.now(UTC) - timedelta(seconds=3)).isoformat(timespec="milliseconds")
+    assert "Kafka last heard of one 3 s ago" in _elsewhere({"published_time": heard})
+    assert "none has written to Kafka" in _elsewhere({"published_time": None})
+    assert "Kafka" not in _elsewhere({"error": {}})
 
 
 def test_the_version_is_the_packages() -> None:
