@@ -146,7 +146,11 @@ def _draw(panel: LivePanel, done: threading.Event) -> None:
 
     console = Console(file=unbroken(sys.stderr))
     live: Live = Live(
-        get_renderable=lambda: panel.render(console), console=console, refresh_per_second=_REFRESHES
+        get_renderable=lambda: panel.render(console),
+        console=console,
+        refresh_per_second=_REFRESHES,
+        # What goes into a file or a pipe is not for the terminal.
+        redirect_stdout=sys.stdout.isatty(),
     )
     with suppress(OSError), live:
         done.wait()
