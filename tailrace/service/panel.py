@@ -1,7 +1,8 @@
 """One live panel on a terminal: the parts of a process with their progress, and the last messages below them.
 
-Nothing is drawn before the first progress is there, so that rich costs the start nothing. What cannot be written, as to
-a terminal that was closed, is dropped: a display must not end replication. Errors are printed again behind the panel.
+Nothing is drawn before there is progress, or for two seconds, so that rich costs the start nothing. What cannot be
+written, as to a terminal that was closed, is dropped: a display must not end replication. Errors are printed again
+behind the panel.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ Fields = Mapping[str, Any]
 
 _MESSAGES, _ERRORS = 50, 20  # that are kept
 _REFRESHES = 4  # a second
+_PATIENCE = 2.0  # seconds until the messages are shown without any progress
 _LONGEST = 1_000  # characters of a message
 _LEAST_LINES = 3
 #: fields of a log line that are not shown among the others
@@ -109,7 +111,8 @@ class LivePanel:
         for level, text in messages[-room:] if room > 0 else ():
             style = "red" if level in _BAD else "yellow" if level == "warning" else "dim"
             lines.append(Text(text, style, no_wrap=True, overflow="ellipsis"))
-        return Panel(Group(table, *lines), title=Text(self._title, "bold"), title_align="left")
+        content = [table, *lines] if parts else lines
+        return Panel(Group(*content), title=Text(self._title, "bold"), title_align="left")
 
 
 def message_text(event: Fields) -> str:
@@ -136,7 +139,7 @@ def live_panel(title: str) -> Iterator[LivePanel]:
 
 
 def _draw(panel: LivePanel, done: threading.Event) -> None:
-    panel.has_progress.wait()
+    panel.has_progress.wait(_PATIENCE)
     if done.is_set():
         # Nothing has been drawn: the messages are all there is.
         _print(panel.messages)

@@ -9,7 +9,10 @@ import pytest
 import typer.main
 
 from docs.commands import _commands
+from tailrace.channels import listing
 from tailrace.commands.app import app
+from tailrace.service.copy_progress import NO_COPY
+from tailrace.status import collect
 from tests.support.json_shapes import check_output, command_of, differences, documented
 
 SAME = {"compare"}
@@ -22,6 +25,16 @@ def test_each_command_with_json_is_documented() -> None:
         if any("--json" in parameter.opts for parameter in command.params)
     }
     assert found - SAME == set(documented())
+
+
+def test_what_is_not_known_has_all_fields_too() -> None:
+    status = documented()["status"]
+    later = {"channel", "prefix", "memory", "lag", "state", "copies_incomplete"}
+    assert set(collect._CHANNEL_FIELDS) | later == set(status["downstream"]["channels"]["[]"])
+    assert {"servers", "topic", *collect._EPOCH_FIELDS} == set(status["kafka"])
+    assert set(NO_COPY) == set(status["copy"])
+    listed = documented()["channel list"]["channels"]["[]"]
+    assert {"state", "lag", "error", *listing._LISTED} == set(listed)
 
 
 @pytest.mark.parametrize(

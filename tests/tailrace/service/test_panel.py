@@ -73,6 +73,14 @@ def test_it_fits_into_any_terminal(size: tuple[int, int]) -> None:
         assert len(lines) <= size[1]
 
 
+def test_without_progress_it_has_the_messages_alone() -> None:
+    panel = LivePanel("t")
+    panel.message({"event": "child_waits", "waits_for": "Kafka"})
+    lines = _drawn(panel)
+    assert len(lines) == 3
+    assert "child_waits waits_for=Kafka" in lines[1]
+
+
 def test_what_comes_from_outside_cannot_draw() -> None:
     assert message_text({"event": "e", "table": "a\x1b[2J\nb", "level": "info"}) == "e table=a [2J b"
     panel = LivePanel("t")
