@@ -287,6 +287,12 @@ class EpochCommitted:
     complete_ms: int = 0
 
     @property
+    def is_quiet(self) -> bool:
+        """Whether it only says until when the log is complete."""
+        content = self.transactions, self.rows, self.ddl, self.copy, self.complete, self.structures
+        return self.complete_ms > 0 and not any(content)
+
+    @property
     def ends_copy(self) -> bool:
         """Whether a complete copy has come to its end here."""
         return self.complete is not None and self.complete.ended

@@ -73,7 +73,7 @@ def test_metrics_are_what_happened(operator: Operator, scraper: Scraper) -> None
     wait_until(lambda: scraper.is_ready(0) and scraper.is_ready(1), lambda: operator.log("consume"), 120)
     _rows_are_counted(operator, scraper)
     operator.upstream.execute("FLUSH BINARY LOGS")
-    _a_quiet_upstream_is_no_lag(scraper)
+    _a_quiet_upstream_is_no_lag(operator, scraper)
     _a_held_up_channel_is(operator, scraper)
     _without_a_producer_nobody_knows(producer, scraper)
     consumer.send_signal(signal.SIGTERM)
@@ -123,14 +123,24 @@ def _rows_are_counted(operator: Operator, scraper: Scraper) -> None:
         assert "tailrace:" not in scraper.text(process)
 
 
-def _a_quiet_upstream_is_no_lag(scraper: Scraper) -> None:
+def _a_quiet_upstream_is_no_lag(operator: Operator, scraper: Scraper) -> None:
     name = f"{CONSUMER}_complete_timestamp_seconds main"
-    before = scraper.values(1)
+    before, audited = scraper.values(1), _audited(operator)
     wait_until(lambda: scraper.values(1)[name] > before[name] + 1, "an epoch that says so", 60)
     found = scraper.values(1)
     assert time.time() - found[name] < 15
     assert found[f"{CONSUMER}_epochs_total main"] > before[f"{CONSUMER}_epochs_total main"]
     assert scraper.lag() == 0.0
+    assert _audited(operator)[0] == audited[0]
+    assert _audited(operator)[1] > audited[1]
+
+
+def _audited(operator: Operator) -> tuple[int, int]:
+    """How many audit rows there are, and the last epoch that they name."""
+    [(rows, last)] = operator.downstream.execute(
+        "SELECT COUNT(*), MAX(last_epoch) FROM tailrace.applied_epochs"
+    )
+    return rows, last
 
 
 def _a_held_up_channel_is(operator: Operator, scraper: Scraper) -> None:
