@@ -26,7 +26,7 @@ from spark_consumer.epochs.epoch_transactions import TransactionReader
 from spark_consumer.epochs.log_reader import LogReader
 from spark_consumer.epochs.start import first_epoch, first_kept, first_position
 from spark_consumer.rules.config import LogAddress
-from tailrace.reader.rows import Row, row_reader
+from tailrace.reader.rows import Image, Row, row_reader
 
 _WAIT = 0.2  # seconds
 _TIMEOUT = 60.0  # seconds without a record of a range
@@ -36,6 +36,7 @@ _LAST = (1 << 63) - 1
 _HELD_BYTES = 1 << 20
 
 Wanted = Callable[[str, str], bool]
+WantedKey = Callable[[Image], bool]
 
 
 class EpochReader:
@@ -152,12 +153,78 @@ class EpochReader:
         merge = _Merge(self._rows, self._rows_topic, epoch, ranges, self._refusal)
         self._rows.assign([TopicPartition(self._rows_topic, part.partition, part.start) for part in ranges])
         try:
-            yield from merge.rows(lambda key, value, *place: self._row(epoch, wanted, key, value, *place))
+            yield from merge.rows(
+                lambda key, value, *place: self._row(epoch, wanted, None, key, value, *place)
+            )
         finally:
             self._rows.unassign()
 
+    def find(
+        self, epochs: Sequence[EpochCommitted], wanted: Wanted, wanted_key: WantedKey, stop: Event
+    ) -> Iterator[Row]:
+        """Yield the rows of a run of epochs that are wanted, in no order, without comparing them with the epochs.
+
+        Args:
+            wanted: returns whether rows of a database's table are wanted.
+            wanted_key: returns whether rows with a key are wanted; only these are decoded.
+            stop: set it to end the search.
+
+        Raises as ``rows`` does, but not TR554.
+        """
+        parts: dict[int, _Partition] = {}
+        for epoch in epochs:
+            self._versions |= {version.fingerprint: version for version in epoch.structures}
+            for one in (one for one in epoch.ranges if one.end > one.start):
+                part = parts.setdefault(one.partition, _Partition(one))
+                part.at, part.end = min(part.at, one.start), max(part.end, one.end)
+        self._rows = self._rows or self._consumer()
+        self._rows.assign(
+            [TopicPartition(self._rows_topic, number, part.at) for number, part in parts.items()]
+        )
+        newest = max(epochs, key=lambda epoch: epoch.epoch)
+        try:
+            while parts and not stop.is_set():
+                first = self._rows.poll(_WAIT)
+                if first is None and (refused := self._refusal.error):
+                    raise refused
+                for message in () if first is None else (first, *self._rows.consume(_MESSAGES, 0)):
+                    yield from self._found(message, parts, newest, wanted, wanted_key)
+        finally:
+            self._rows.unassign()
+
+    def _found(
+        self,
+        message: Any,
+        parts: dict[int, _Partition],
+        newest: EpochCommitted,
+        wanted: Wanted,
+        wanted_key: WantedKey,
+    ) -> Iterator[Row]:
+        """Yield the row of a message of a search, if it is wanted. Remove a partition that is read to its end."""
+        if not _is_record(message, self._rows_topic):
+            return
+        number, offset = message.partition(), message.offset()
+        part = parts.get(number)
+        if part is None or not part.at <= offset < part.end:
+            return
+        part.at = offset + 1
+        value = _whole_value(message, part.joiner, At(self._rows_topic, offset, number), newest.epoch)
+        if value is not None:
+            row = self._row(newest, wanted, wanted_key, message.key(), value, number, offset)
+            if row is not None:
+                yield row
+        if part.at >= part.end:
+            del parts[number]
+
     def _row(
-        self, epoch: EpochCommitted, wanted: Wanted, key: bytes, value: bytes, partition: int, offset: int
+        self,
+        epoch: EpochCommitted,
+        wanted: Wanted,
+        wanted_key: WantedKey | None,
+        key: bytes,
+        value: bytes,
+        partition: int,
+        offset: int,
     ) -> Row | None:
         at = At(self._rows_topic, offset, partition)
         try:
@@ -177,6 +244,8 @@ class EpochReader:
             )
         reader = row_reader(self._versions[name])
         try:
+            if wanted_key is not None and not wanted_key(reader.read_key(key)):
+                return None
             return reader.read(key, value, partition, offset)
         except UNFIT as error:
             raise no_record(at, "the record holds no row", error, Where(epoch=epoch.epoch)) from error
@@ -264,10 +333,8 @@ class _Merge:
         """Process messages, and return whether one of them belongs to the epoch."""
         taken = False
         for message in messages:
-            if (error := message.error()) is not None:
-                if error.code() == KafkaError._PARTITION_EOF or error.retriable():
-                    continue
-                raise _unreadable(self._topic, error)
+            if not _is_record(message, self._topic):
+                continue
             number, offset = message.partition(), message.offset()
             partition = self._partitions.get(number)
             if partition is not None and partition.at <= offset < partition.end:
@@ -284,13 +351,7 @@ class _Merge:
         read: Callable[[bytes, bytes, int, int], Row | None],
     ) -> None:
         partition.at = offset + 1
-        try:
-            if not message.key() or not message.value():
-                raise ValueError(f"it has no {'value' if message.key() else 'key'}")
-            value = partition.joiner.add(message.value(), message.headers() or ())
-        except ValueError as error:
-            at, where = At(self._topic, offset, number), Where(epoch=self._epoch.epoch)
-            raise no_record(at, "the record holds no row", error, where) from error
+        value = _whole_value(message, partition.joiner, At(self._topic, offset, number), self._epoch.epoch)
         if value is not None:
             self._count += 1
             self._digest += crc32(value)
@@ -306,6 +367,25 @@ class _Merge:
         elif partition.held > _HELD_BYTES and not partition.paused:
             partition.paused = True
             self._consumer.pause([TopicPartition(self._topic, number)])
+
+
+def _is_record(message: Any, topic: str) -> bool:
+    """Return whether a message is a record, not a sign that may pass. Raises LogError TR557."""
+    if (error := message.error()) is None:
+        return True
+    if error.code() == KafkaError._PARTITION_EOF or error.retriable():
+        return False
+    raise _unreadable(topic, error)
+
+
+def _whole_value(message: Any, joiner: Joiner, at: At, epoch: int) -> bytes | None:
+    """Return a row's value with its last part; None before. Raises LogError TR568."""
+    try:
+        if not message.key() or not message.value():
+            raise ValueError(f"it has no {'value' if message.key() else 'key'}")
+        return joiner.add(message.value(), message.headers() or ())
+    except ValueError as error:
+        raise no_record(at, "the record holds no row", error, Where(epoch=epoch)) from error
 
 
 def _unreadable(topic: str, error: KafkaError) -> LogError:

@@ -79,13 +79,12 @@ class RowReader:
         """
         compile_check(self._structure)(key, widened(value))
         envelope = read_record(self._envelope, value[header_size(value) :])
-        _, _, *parts = read_record(self._key, key).values()
         source = envelope["source"]
         return Row(
             envelope["op"],
             source["db"],
             source["table"],
-            dict(zip(self._key_names, parts, strict=True)),
+            self.read_key(key),
             self._image(envelope, "before"),
             self._image(envelope, "after"),
             source,
@@ -93,6 +92,11 @@ class RowReader:
             partition,
             offset,
         )
+
+    def read_key(self, key: bytes) -> Image:
+        """Return the key's columns, of a table without a key none. Raises as ``read`` does."""
+        _, _, *parts = read_record(self._key, key).values()
+        return dict(zip(self._key_names, parts, strict=True))
 
     def _image(self, envelope: dict[str, Any], side: str) -> Image | None:
         image = envelope[side]

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import threading
-import time
-from collections import deque
 from collections.abc import Iterator, Mapping
 from contextlib import closing, contextmanager
 from datetime import datetime
@@ -23,9 +21,11 @@ from tailrace.reader.history import LookupPoint, answer_dict, find_structure
 
 Part = dict[str, Any]
 #: limits of one search
-MOST_FOUND, MOST_ROWS, MOST_SECONDS = 50, 500_000, 10.0
+MOST_FOUND, MOST_ROWS, MOST_SECONDS = 50, 2_000_000, 10.0
 _MOST_BYTES = 32 << 20  # of the values of the rows that are found
-_CHUNK = 400  # offsets
+_CHUNK = 2_000  # offsets
+# Row changes and epochs that are read together. The first run is short, so that it is read to its end.
+_FIRST_RUN, _RUN, _MOST_EPOCHS = 20_000, 200_000, 2_000
 _OPERATIONS = {"c": "insert", "u": "update", "d": "delete", "r": "copy"}
 
 
@@ -51,14 +51,22 @@ class Lookups:
         name = _table_name(table)
         if not wanted:
             raise ConfigError("TR164", "the row's key is missing", hint="write column=value, such as id=7")
-        with self._searching() as reader:
-            found = _Search(name, dict(wanted))
+        with self._searching() as reader, _time_limit() as stop:
+            found = Search(name, dict(wanted), stop)
+            run: list[EpochCommitted] = []
+            most = _FIRST_RUN
             for epoch in self._backwards(before):
+                if stop.is_set():
+                    return found.result((run[0] if run else epoch).epoch + 1)
                 if epoch.names_in_lower_case:
                     found.table = (lowered(name[0]), lowered(name[1]))
-                if not found.take(reader, epoch):
-                    return found.result(continue_before=epoch.epoch)
-            return found.result(continue_before=None)
+                if any((table.db, table.table) == found.table for table in epoch.tables):
+                    run.append(epoch)
+                if sum(one.rows for one in run) >= most or len(run) >= _MOST_EPOCHS:
+                    if (ends := found.take(reader, run)) is not None:
+                        return found.result(ends)
+                    run, most = [], _RUN
+            return found.result(found.take(reader, run) if run else None)
 
     def structures(self, table: str, at: str = "", until: str = "") -> Part:
         """Return a table's structure at a point of the log, another one later or earlier, and what differs.
@@ -69,23 +77,17 @@ class Lookups:
         Raises TailraceError.
         """
         name = _table_name(table)
-        stop = threading.Event()
-        timer = threading.Timer(MOST_SECONDS, stop.set)
-        timer.start()
-        try:
-            with self._searching() as reader:
-                epochs = list(reader.epochs("oldest", stop=stop))
-                if stop.is_set():
-                    raise LogError(
-                        "TR164",
-                        f"the log's epochs cannot be read in {MOST_SECONDS:.0f} s",
-                        hint="use `tailrace schema show`, which takes its time",
-                    )
-                if epochs and epochs[-1].names_in_lower_case:
-                    name = lowered(name[0]), lowered(name[1])
-                versions = reader.structures()
-        finally:
-            timer.cancel()
+        with self._searching() as reader, _time_limit() as stop:
+            epochs = list(reader.epochs("oldest", stop=stop))
+            if stop.is_set():
+                raise LogError(
+                    "TR164",
+                    f"the log's epochs cannot be read in {MOST_SECONDS:.0f} s",
+                    hint="use `tailrace schema show`, which takes its time",
+                )
+            if epochs and epochs[-1].names_in_lower_case:
+                name = lowered(name[0]), lowered(name[1])
+            versions = reader.structures()
         answers = [
             answer_dict(find_structure(name, _point(text, epochs), epochs, versions), history=True)
             for text in (at, until)
@@ -121,44 +123,79 @@ class Lookups:
             high = start
 
 
-class _Search:
-    """A search for rows, and what it has found."""
+@contextmanager
+def _time_limit() -> Iterator[threading.Event]:
+    """Yield an event that is set when a search has taken its time."""
+    stop = threading.Event()
+    timer = threading.Timer(MOST_SECONDS, stop.set)
+    timer.start()
+    try:
+        yield stop
+    finally:
+        timer.cancel()
 
-    def __init__(self, table: QualifiedName, wanted: dict[str, str]) -> None:
-        self.table, self._wanted = table, wanted
-        self._deadline = time.monotonic() + MOST_SECONDS
+
+class Search:
+    """A search for rows, and what it has found.
+
+    Attributes:
+        stop: is set when the time is over.
+    """
+
+    def __init__(self, table: QualifiedName, wanted: dict[str, str], stop: threading.Event) -> None:
+        self.table, self._wanted, self.stop = table, wanted, stop
         self._found: list[Part] = []
-        self._cut: list[int] = []
+        self._cut: tuple[int, int] | None = None
         self._rows = self._size = 0
+        self._is_first = True
 
-    def take(self, reader: EpochReader, epoch: EpochCommitted) -> bool:
-        """Look through an epoch. Return false if the search has ended before it."""
-        if self._is_at_limit() or len(self._found) >= MOST_FOUND:
-            return False
-        if all((table.db, table.table) != self.table for table in epoch.tables):
-            return True
-        found: deque[Part] = deque(maxlen=MOST_FOUND)
-        matching = 0
-        rows: Any = reader.rows(epoch, lambda db, table: (db, table) == self.table)
+    def take(self, reader: EpochReader, run: list[EpochCommitted]) -> int | None:
+        """Look through a run of epochs, the newest first.
+
+        Returns:
+            the epoch before which a further search begins, if this one ends here; None if it goes on.
+        """
+        found: list[tuple[int, int, Part]] = []
+        rows: Any = reader.find(run, lambda *name: name == self.table, self._may_match, self.stop)
         with closing(rows):
             for row in rows:
-                self._rows += 1
                 if _has(row, self._wanted):
-                    matching += 1
-                    found.append(change(row, epoch.epoch))
+                    found.append((row.source["epoch"], row.seq, change(row)))
                     self._size += len(str(found[-1]))
-                if self._is_at_limit():
-                    break
-        if self._is_at_limit() or matching > len(found):
-            self._cut.append(epoch.epoch)
-        self._found += reversed(found)
-        return True
+                if self._size >= _MOST_BYTES:
+                    self.stop.set()
+        found.sort(key=lambda one: one[:2], reverse=True)
+        is_first, self._is_first = self._is_first, False
+        if self.stop.is_set() and not is_first:
+            return run[0].epoch + 1
+        if self.stop.is_set():
+            self._keep(found[:MOST_FOUND], cut=(run[-1].epoch, run[0].epoch))
+            return run[-1].epoch
+        if len(found) > MOST_FOUND:
+            return self._keep_newest(found)
+        self._keep(found)
+        return run[-1].epoch if len(self._found) >= MOST_FOUND or self._rows >= MOST_ROWS else None
 
-    def _is_at_limit(self) -> bool:
-        return self._rows >= MOST_ROWS or self._size >= _MOST_BYTES or time.monotonic() > self._deadline
+    def _keep_newest(self, found: list[tuple[int, int, Part]]) -> int:
+        """Keep the changes of the newest whole epochs; if there is only one, a part of it."""
+        edge = found[MOST_FOUND][0]
+        if whole := [one for one in found if one[0] > edge]:
+            self._keep(whole)
+            return edge + 1
+        self._keep(found[:MOST_FOUND], cut=(edge, edge))
+        return edge
+
+    def _keep(self, found: list[tuple[int, int, Part]], cut: tuple[int, int] | None = None) -> None:
+        self._found += [one for _, _, one in found]
+        self._cut = cut
+
+    def _may_match(self, key: Mapping[str, Any]) -> bool:
+        """Count a row of the table. Return whether its key does not tell that it is another row."""
+        self._rows += 1
+        return all(plain(key[name]) == value for name, value in self._wanted.items() if name in key)
 
     def result(self, continue_before: int | None) -> Part:
-        """Return what was found; of the epochs in `cut` only a part was read."""
+        """Return what was found. Of the epochs from the first to the second in `cut` only a part is in it."""
         return {
             "table": ".".join(self.table),
             "key": self._wanted,
@@ -187,7 +224,7 @@ def plain(value: object) -> str:
     return "NULL" if value is None else value_text(value)
 
 
-def change(row: Row, epoch: int) -> Part:
+def change(row: Row) -> Part:
     """Return a row's change as plain data, with values as text of limited length."""
     before, after = row.before or {}, row.after or {}
     columns = [
@@ -200,7 +237,7 @@ def change(row: Row, epoch: int) -> Part:
         for name in dict.fromkeys([*before, *after])
     ]
     return {
-        "epoch": epoch,
+        "epoch": row.source["epoch"],
         "seq": row.seq,
         "operation": _OPERATIONS.get(row.op, row.op),
         "gtid": row.source["gtid"],

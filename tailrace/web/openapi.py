@@ -48,7 +48,7 @@ def _reads() -> dict[str, Part]:
                 key="object",
                 changes="array",
                 rows_read="integer",
-                cut="array",
+                cut=["array", "null"],
                 continue_before=["integer", "null"],
             ),
             table=("database.table", True),

@@ -66,7 +66,7 @@ class Answers:
             "key": wanted,
             "changes": [change],
             "rows_read": 12,
-            "cut": [],
+            "cut": None,
             "continue_before": 4000,
         }
 

@@ -1,18 +1,22 @@
-"""What the page keeps and draws: looks, parts that hang, charts, structures that differ; values in, values out."""
+"""What the page keeps and draws: looks, parts that hang, charts, structures that differ, searches, all as values."""
 
 from __future__ import annotations
 
 import threading
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import pytest
 
 from schemas.errors import ConfigError, LogError
+from schemas.wire.epoch import EpochCommitted
+from tailrace.reader import Row
 from tailrace.web.charts import WIDTH, lags, throughput
-from tailrace.web.lookup import difference, parse_key
+from tailrace.web.lookup import MOST_FOUND, Search, difference, parse_key
 from tailrace.web.parts import LimitedReads
 from tailrace.web.river import channels, seconds, size, stations
 from tailrace.web.watch import ChannelPoint, Point, Watch, rates
+from tests.support.epochs.records import epoch_record
 from tests.support.pages import reports
 
 
@@ -132,3 +136,47 @@ def test_structures_differ_by_columns_their_order_and_the_key() -> None:
         {"name": "(order of columns)", "at": "id, b", "until": "b, id"},
         {"name": "(primary key)", "at": "id", "until": "b"},
     ]
+
+
+class Log:
+    """Has so many changes of row 7 in each epoch."""
+
+    def __init__(self, **changes: int) -> None:
+        self._changes = {int(name[1:]): count for name, count in changes.items()}
+
+    def find(
+        self, epochs: list[EpochCommitted], wanted: Any, wanted_key: Any, stop: threading.Event
+    ) -> Iterator[Row]:
+        assert wanted("shop", "t")
+        assert not wanted("shop", "other")
+        for epoch in epochs:
+            for seq in range(self._changes.get(epoch.epoch, 0)):
+                source = {"epoch": epoch.epoch, "seq": seq, "gtid": None, "file": "f", "pos": 4, "ts_ms": 0}
+                assert not wanted_key({"id": 8})
+                if wanted_key({"id": 7}):
+                    yield Row("u", "shop", "t", {"id": 7}, {"id": 7}, {"id": 7}, source, 0, 0, 0)
+
+
+def _take(*runs: Sequence[int], stopped_in: int = 0, **changes: int) -> tuple[list[Any], Any, list[Any]]:
+    """Search in runs of epochs. Return where each ended, what was cut, and the epochs of what was found."""
+    search = Search(("shop", "t"), {"id": "7"}, threading.Event())
+    ends = []
+    for number, run in enumerate(runs, 1):
+        if number == stopped_in:
+            search.stop.set()
+        ends.append(search.take(Log(**changes), [epoch_record(epoch) for epoch in run]))  # type: ignore[arg-type]
+    result = search.result(None)
+    return ends, result["cut"], [change["epoch"] for change in result["changes"]]
+
+
+def test_a_search_finds_the_newest_first_and_ends_between_epochs() -> None:
+    assert _take([9, 8], [7], e9=1, e8=2, e7=1) == ([None, None], None, [9, 8, 8, 7])
+    assert _take([9, 8, 7], e9=30, e8=30, e7=1) == ([9], None, [9] * 30)
+    assert _take([9], [8], e9=30, e8=30) == ([None, 8], None, [9] * 30 + [8] * 30)
+    # One epoch alone has too many.
+    assert _take([9, 8], e9=MOST_FOUND + 1) == ([9], (9, 9), [9] * MOST_FOUND)
+
+
+def test_a_search_without_time_keeps_whole_runs_but_for_the_first() -> None:
+    assert _take([9], [8, 7], stopped_in=2, e9=1, e8=1) == ([None, 9], None, [9])
+    assert _take([9, 8], stopped_in=1, e9=1, e8=1) == ([8], (8, 9), [9, 8])
