@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from collections import deque
 from typing import Any
 
@@ -16,11 +15,11 @@ Part = dict[str, Any]
 _KEPT = 200  # epochs
 _SHOWN_TABLES = 5
 _SHOWN_DDL = 300  # characters
-_BACK = 2 * _KEPT  # offsets; a transaction of Kafka's takes one more
+_BACK = 2_000  # offsets; each transaction of Kafka's takes one more, and a quiet upstream has epochs too
 
 
 class PassingEpochs:
-    """The end of the log, read a piece further with each call of ``read``.
+    """The end of the log, read a piece further with each call of ``read``; epochs without content are left out.
 
     Attributes:
         rows: row changes that were published since the first read.
@@ -29,12 +28,10 @@ class PassingEpochs:
     def __init__(self, log: LogAddress) -> None:
         self._log = log
         self._offset: int | None = None
-        self._log_id: str | None = None
         self._kept: deque[Part] = deque(maxlen=_KEPT)
-        self._lock = threading.Lock()
         self.rows = 0
 
-    def read(self) -> Part:
+    def read(self) -> None:
         """Read what is new. Raises LogError."""
         reader = LogReader(self._log)
         low, high = reader.bounds()
@@ -52,20 +49,16 @@ class PassingEpochs:
                 raise
             # Kafka has deleted epochs while nobody looked.
             self._offset = None
-        return {"rows": self.rows}
 
     def last(self, count: int) -> list[Part]:
         """Return the last epochs, the newest first."""
-        with self._lock:
-            return list(self._kept)[: -count - 1 : -1]
+        return list(self._kept)[: -count - 1 : -1]
 
     def _take(self, record: EpochCommitted, offset: int, is_first: bool) -> None:
         self._offset = offset
         self.rows += 0 if is_first else record.rows
         # Of a quiet upstream there is one every ten seconds.
-        if record.is_quiet:
-            return
-        with self._lock:
+        if not record.is_quiet:
             self._kept.append(epoch_part(record))
 
 

@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator, Sequence
-from typing import Any
+from dataclasses import replace
+from typing import Any, ClassVar
 
 import pytest
 
 from schemas.errors import ConfigError, LogError
-from schemas.wire.epoch import EpochCommitted
+from schemas.wire.epoch import EpochCommitted, SchemaChanged
+from spark_consumer.epochs.slices import LoggedEpoch
+from spark_consumer.rules.config import LogAddress
 from tailrace.reader import Row
+from tailrace.web import passing
 from tailrace.web.charts import WIDTH, lags, throughput
 from tailrace.web.lookup import MOST_FOUND, Search, difference, parse_key
 from tailrace.web.parts import LimitedReads
@@ -180,3 +184,45 @@ def test_a_search_finds_the_newest_first_and_ends_between_epochs() -> None:
 def test_a_search_without_time_keeps_whole_runs_but_for_the_first() -> None:
     assert _take([9], [8, 7], stopped_in=2, e9=1, e8=1) == ([None, 9], None, [9])
     assert _take([9, 8], stopped_in=1, e9=1, e8=1) == ([8], (8, 9), [9, 8])
+
+
+QUIET = replace(epoch_record(0), complete_ms=1)
+
+
+class Topic:
+    """Stands for a reader of the epochs topic, whose epochs have every second offset."""
+
+    epochs_there: ClassVar[list[EpochCommitted]] = []
+
+    def __init__(self, log: Any) -> None:
+        pass
+
+    def bounds(self) -> tuple[int, int]:
+        return 0, 2 * len(self.epochs_there)
+
+    def epochs(self, start: int) -> Iterator[LoggedEpoch]:
+        for number, record in enumerate(self.epochs_there):
+            if 2 * number >= start:
+                yield LoggedEpoch(record, 2 * number)
+
+
+def test_epochs_that_pass_are_counted_and_shown_if_they_have_content(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(passing, "LogReader", Topic)
+    ddl = SchemaChanged("CREATE USER a IDENTIFIED BY 'secret'", "", "CREATE USER", (), "mysql", 0)
+    monkeypatch.setattr(Topic, "epochs_there", [QUIET, epoch_record(1, rows=5, transactions=1)])
+    epochs = passing.PassingEpochs(LogAddress("unused", "shop"))
+    epochs.read()
+    assert ([one["epoch"] for one in epochs.last(9)], epochs.rows) == ([1], 0)
+    Topic.epochs_there += [
+        replace(QUIET, epoch=2),
+        epoch_record(3, ddl=ddl),
+        epoch_record(4, rows=7, transactions=2),
+    ]
+    for _ in range(2):
+        epochs.read()
+        assert ([one["epoch"] for one in epochs.last(2)], epochs.rows) == ([4, 3], 7)
+    assert "secret" not in str(epochs.last(9))
+    # The topic was created again.
+    monkeypatch.setattr(Topic, "epochs_there", [epoch_record(0, rows=1, transactions=1)])
+    epochs.read()
+    assert ([one["epoch"] for one in epochs.last(9)], epochs.rows) == ([0], 7)
