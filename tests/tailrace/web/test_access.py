@@ -12,7 +12,11 @@ import pytest
 from starlette.testclient import TestClient
 
 from schemas.errors import ConfigError
+from tailrace.config.addresses import serve_token
+from tailrace.config.file import load
 from tailrace.config.listen import ListenAddress
+from tailrace.config.secret_files import readable_by_others
+from tailrace.config.text import effective_toml
 from tailrace.web.access import Access, check_address, check_token, kept_token
 from tailrace.web.serve import PunctualProtocol, application
 from tailrace.web.site import Site
@@ -196,3 +200,21 @@ def test_an_address_that_others_reach_needs_a_token_of_its_own() -> None:
     for weak in ("short", "x" * 15, "with a space in it", "ümlaut-in-the-token", "x" * 2000):
         with pytest.raises(ConfigError, match="TR160"):
             check_token(weak)
+
+
+def test_the_configured_token_is_read_and_never_shown(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "token").write_text(TOKEN + "\n")
+    file = tmp_path / "tailrace.toml"
+    file.write_text('[serve]\ntoken-file = "token"\n')
+    file.chmod(0o600)
+    (tmp_path / "token").chmod(0o644)
+    config = load(file)
+    assert serve_token(config) == TOKEN
+    assert readable_by_others(file, config) == [tmp_path / "token"]
+    assert config.serve.actions_file == tmp_path / "serve" / "actions.jsonl"
+    monkeypatch.setenv("TAILRACE_SERVE_TOKEN", "one-of-the-environment")
+    config = load(file)
+    assert serve_token(config) == "one-of-the-environment"
+    assert "one-of-the-environment" not in effective_toml(config)

@@ -33,7 +33,11 @@ STATES = {
 @pytest.fixture(scope="module")
 def browser() -> Iterator[Browser]:
     with sync_playwright() as playwright:
-        found = playwright.chromium.launch(executable_path="/usr/bin/chromium", args=["--no-sandbox"])
+        # Other tests may take the processors meanwhile.
+        expect.set_options(timeout=60_000)
+        found = playwright.chromium.launch(
+            executable_path="/usr/bin/chromium", args=["--no-sandbox"], timeout=180_000
+        )
         yield found
         found.close()
 
