@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
+import time
 from typing import Annotated, Any
 
 import typer
@@ -80,12 +80,13 @@ def _upstream(table: FactTable, part: dict[str, Any]) -> None:
 
 def _elsewhere(kafka: dict[str, Any]) -> str:
     """Return what is known of a producer that does not run on this machine, by Kafka's part of the report."""
+    from tailrace.status.verdict import heard_ago
+
     here = "no producer is running on this machine"
     if "error" in kafka:
         return f"[yellow]{here}[/]"
-    if (heard := kafka["published_time"]) is None:
+    if (seconds := heard_ago(kafka, time.time())) is None:
         return f"[yellow]{here}, and none has written to Kafka[/]"
-    seconds = max(0.0, (datetime.now(UTC) - datetime.fromisoformat(heard)).total_seconds())
     return f"[yellow]{here}; Kafka last heard of one {seconds:,.0f} s ago[/]"
 
 

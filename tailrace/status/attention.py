@@ -8,9 +8,10 @@ from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
 from schemas.counted import counted
-from tailrace.status.verdict import is_stopped
+from tailrace.status.verdict import heard_ago, is_stopped
 
 Part = dict[str, Any]
+_SILENCE = 60.0  # seconds after which somebody should look whether a process still runs
 _COMMAND = re.compile(r"`(tailrace [^`]+)`")
 
 
@@ -38,8 +39,12 @@ class Notice:
         return asdict(self)
 
 
-def attention(report: Part) -> list[Notice]:
-    """Return what must be looked at: stopped channels, then what cannot be read, then the rest."""
+def attention(report: Part, now: float) -> list[Notice]:
+    """Return what must be looked at: stopped channels, then what cannot be read, then the rest.
+
+    Args:
+        now: seconds since 1970.
+    """
     found: list[Notice] = []
     for channel in report["downstream"].get("channels", ()):
         found += _channel(channel)
@@ -49,7 +54,10 @@ def attention(report: Part) -> list[Notice]:
     ):
         if error := part.get("error"):
             found.append(_of_error("error", name, error))
-    found += [*_producer(report["relay"]), *_copy(report["copy"], report["kafka"])]
+    found += [
+        *_producer(report["relay"], heard_ago(report["kafka"], now)),
+        *_copy(report["copy"], report["kafka"]),
+    ]
     return sorted(found, key=lambda notice: notice.level != "error")
 
 
@@ -74,6 +82,10 @@ def _channel(channel: Part) -> list[Notice]:
         found.append(_of_error("warning", name, error))
     if channel.get("paused"):
         found.append(_paused(name, name, channel["paused"]))
+    elif _is_left(channel):
+        what = f"no consumer runs on this machine, and it is {channel['lag']['seconds']:,.0f} s behind"
+        command = f"tailrace consume --channel {channel['channel']}"
+        found.append(Notice("warning", name, "", what, commands=(command,)))
     if channel.get("ddl_in_doubt"):
         found.append(Notice("warning", name, "", "a DDL has started", channel["ddl_in_doubt"]))
     for table in (channel.get("validation") or {}).get("not_equal", ()):
@@ -88,6 +100,12 @@ def _channel(channel: Part) -> list[Notice]:
                 )
             )
     return found
+
+
+def _is_left(channel: Part) -> bool:
+    """Return whether a channel has more and more to apply, and nothing runs here that would apply it."""
+    is_down = channel.get("memory") is None and not channel.get("error")
+    return is_down and ((channel.get("lag") or {}).get("seconds") or 0) > _SILENCE
 
 
 def _memory_error(memory: Part | None) -> Part | None:
@@ -105,7 +123,7 @@ def _paused(part: str, what: str, since: str) -> Notice:
     )
 
 
-def _producer(relay: Part) -> list[Notice]:
+def _producer(relay: Part, heard: float | None) -> list[Notice]:
     memory, paused = relay.get("memory"), relay.get("paused") or {}
     found = [_paused("relay", half, since) for half, since in paused.items() if since]
     if error := relay.get("stopped_by"):
@@ -113,6 +131,9 @@ def _producer(relay: Part) -> list[Notice]:
     if error := _memory_error(memory):
         return [*found, _of_error("warning", "relay", error)]
     if memory is None:
+        if heard is not None and heard > _SILENCE and not found:
+            what = f"no producer runs on this machine, and Kafka has not heard of one for {heard:,.0f} s"
+            found.append(Notice("warning", "producer", "", what, commands=("tailrace produce",)))
         return found
     if memory.get("paused") and not paused.get("mirror"):
         found.append(Notice("warning", "relay", "", f"the mirror has paused: {memory['paused']}"))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import datetime
 from typing import Any
 
 Report = dict[str, Any]
@@ -41,3 +42,16 @@ def exceeds_lag(report: Report, most: float) -> bool:
     """Return whether a channel is more than so many seconds behind, or one is and nobody knows how many."""
     lags = [channel["lag"]["seconds"] for channel in report["downstream"]["channels"]]
     return any(lag is None or lag > most for lag in lags)
+
+
+def heard_ago(kafka: dict[str, Any], now: float) -> float | None:
+    """Return how many seconds ago a producer last wrote an epoch; None if none has, or Kafka was not read.
+
+    A producer writes one every ten seconds, also for a quiet upstream.
+
+    Args:
+        kafka: the part of the report.
+        now: seconds since 1970.
+    """
+    heard = kafka.get("published_time")
+    return None if heard is None else max(0.0, now - datetime.fromisoformat(heard).timestamp())

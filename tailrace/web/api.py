@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Awaitable, Callable
 from dataclasses import asdict
 from typing import Any
@@ -119,7 +120,7 @@ class _Api:
 
     async def attention(self, request: Request) -> Any:
         report = self._site.watch.seen.report
-        return {"notices": [notice.as_dict() for notice in attention(report)] if report else []}
+        return {"notices": [notice.as_dict() for notice in attention(report, time.time())] if report else []}
 
     async def history(self, request: Request) -> Any:
         return {"points": [asdict(point) for point in self._site.watch.seen.points]}

@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from typing import Any, Literal
 
 from schemas.counted import counted
-from tailrace.status.verdict import is_stopped
+from tailrace.status.verdict import heard_ago, is_stopped
 
 Part = dict[str, Any]
 State = Literal["good", "waiting", "trouble", "unknown"]
@@ -32,9 +32,14 @@ class Station:
     error: Part | None = None
 
 
-def stations(report: Part) -> list[Station]:
-    """Return upstream, relay log and Kafka."""
-    return [_upstream(report["upstream"]), _relay(report["relay"]), _kafka(report["kafka"])]
+def stations(report: Part, now: float) -> list[Station]:
+    """Return upstream, relay log and Kafka.
+
+    Args:
+        now: seconds since 1970.
+    """
+    heard = heard_ago(report["kafka"], now)
+    return [_upstream(report["upstream"]), _relay(report["relay"], heard), _kafka(report["kafka"])]
 
 
 def channels(report: Part) -> list[Station]:
@@ -59,12 +64,12 @@ def _upstream(part: Part) -> Station:
     return Station("upstream", "Upstream", part["server"], "good", f"reached, {part['version']}", lines)
 
 
-def _relay(part: Part) -> Station:
+def _relay(part: Part, heard: float | None) -> Station:
     memory = part.get("memory")
     lines = _producer_lines(memory) if memory and "receiver" in memory else _stored_lines(part.get("stored"))
     if "files" in part:
         lines.append(("files", f"{counted(part['files'], 'file')}, {size(part['bytes'])}"))
-    state, word = _producer_state(memory)
+    state, word = _producer_state(memory, heard)
     if since := (part.get("paused") or {}).get("publishing"):
         state, word = "waiting", f"publishing is paused since {_time(since)}"
     if error := part.get("stopped_by"):
@@ -84,9 +89,10 @@ def _relay(part: Part) -> Station:
     )
 
 
-def _producer_state(memory: Part | None) -> tuple[State, str]:
+def _producer_state(memory: Part | None, heard: float | None) -> tuple[State, str]:
     if memory is None:
-        return "unknown", "no producer runs on this machine"
+        here = "no producer runs on this machine"
+        return "unknown", here if heard is None else f"{here}; Kafka heard of one {seconds(heard)} ago"
     if "error" in memory:
         return "trouble", "the producer does not answer"
     if memory.get("paused"):

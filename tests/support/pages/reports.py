@@ -100,6 +100,7 @@ def at_rest() -> Part:
                 "file": "mysql-bin.000007",
                 "position": 91_200,
                 "commit_time": "2026-11-18T11:06:37.000+00:00",
+                "published_time": "2026-11-18T11:06:37.000+00:00",
             },
             "copy": dict(NO_COPY),
             "downstream": {

@@ -100,7 +100,7 @@ def test_stations_say_what_each_part_does() -> None:
     }
     for name, expected in words.items():
         report = getattr(reports, name)()
-        assert [one.word for one in (*stations(report), *channels(report))] == expected
+        assert [one.word for one in (*stations(report, reports.NOW), *channels(report))] == expected
     load = channels(reports.under_load())
     assert [(one.name, one.state, one.word) for one in load] == [
         ("main", "good", "applying"),
