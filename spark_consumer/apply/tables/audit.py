@@ -135,14 +135,10 @@ def record(
 ) -> None:
     """One row for a batch of epochs, inside the open transaction, under the first one's number or another.
 
-    Epochs that only say that the upstream is quiet are added to the row before, since they come without end.
-
     Args:
         ddl_left_out: why the batch's DDL was not run as it is.
     """
     first, last = epochs[0], epochs[-1]
-    if first_epoch is None and all(epoch.is_quiet for epoch in epochs) and _extend(session, channel, epochs):
-        return
     ranges: dict[int, list[int]] = {}
     for epoch in epochs:
         for part in epoch.ranges:
@@ -174,17 +170,6 @@ def record(
             f"{last.last_commit_ms / 1000:.3f}",
         ),
     )
-
-
-def _extend(session: Session, channel: ChannelKey, epochs: Sequence[EpochCommitted]) -> bool:
-    """Let the channel's last row end with these epochs, if it ends before the first. Returns whether it did."""
-    named = "WHERE prefix = %s AND channel = %s"
-    [(newest,)] = session.rows(f"SELECT MAX(first_epoch) FROM tailrace.applied_epochs {named}", channel)
-    changed = session.run(
-        f"UPDATE tailrace.applied_epochs SET last_epoch = %s {named} AND first_epoch = %s AND last_epoch = %s",
-        (epochs[-1].epoch, *channel, newest, epochs[0].epoch - 1),
-    )
-    return changed > 0
 
 
 def count(session: Session, channel: ChannelKey, numbers: Mapping[str, int]) -> None:
