@@ -38,9 +38,41 @@ def _reads() -> dict[str, Part]:
             "The report of `tailrace status --json` (docs/JSON.md), as it was seen last; null before the first look.",
             _object(seen_at="number", problem="string", report=["object", "null"]),
         ),
-        "/attention": _read("What somebody must look at, the most urgent first.", _list("notices")),
-        "/history": _read("The numbers of the last hour that the charts show.", _list("points")),
-        "/epochs": _read("The last epochs, the newest first.", _list("epochs")),
+        "/attention": _read(
+            "What somebody must look at, the most urgent first.",
+            _list(
+                "notices",
+                level="string",
+                part="string",
+                code="string",
+                what="string",
+                where="string",
+                hint="string",
+                commands="array",
+            ),
+        ),
+        "/history": _read(
+            "The numbers of the last hour, as in the charts: seconds since 1970, row changes published since the page"
+            " runs, and each channel's lag in seconds and row changes ever applied.",
+            _list("points", at="number", published=["integer", "null"], channels="object"),
+        ),
+        "/epochs": _read(
+            "The last epochs with content, the newest first. Times are in ms since 1970.",
+            _list(
+                "epochs",
+                epoch="integer",
+                published_ms="integer",
+                committed_ms=["integer", "null"],
+                transactions="integer",
+                rows="integer",
+                first_gtid=["string", "null"],
+                last_gtid=["string", "null"],
+                tables="array",
+                more_tables="integer",
+                ddl=["string", "null"],
+                copy=["string", "null"],
+            ),
+        ),
         "/rows": _read(
             "A row's changes, the newest first. The search has limits; continue_before goes on.",
             _object(
@@ -62,7 +94,10 @@ def _reads() -> dict[str, Part]:
             at=("epoch:N, gtid:SET or time:RFC3339; default: the end", False),
             until=("the same", False),
         ),
-        "/actions": _read("The last actions, the newest first.", _list("actions")),
+        "/actions": _read(
+            "The last actions, the newest first, also of earlier processes.",
+            {"type": "object", "properties": {"actions": {"type": "array", "items": _RUN_LINK}}},
+        ),
         "/actions/{id}": _read("An action that this process has begun.", _RUN_LINK, id=("its id", True)),
     }
 
@@ -110,8 +145,8 @@ def _object(**types: str | list[str]) -> Part:
     return {"type": "object", "properties": {name: {"type": kind} for name, kind in types.items()}}
 
 
-def _list(name: str) -> Part:
-    return {"type": "object", "properties": {name: {"type": "array", "items": {"type": "object"}}}}
+def _list(name: str, **types: str | list[str]) -> Part:
+    return {"type": "object", "properties": {name: {"type": "array", "items": _object(**types)}}}
 
 
 _RUN_LINK = {"$ref": "#/components/schemas/Run"}

@@ -92,6 +92,41 @@ def test_what_was_seen(client: TestClient) -> None:
     assert client.get(f"{PREFIX}/rows?table=x&key=id=7", headers=BEARER).status_code == 400
 
 
+QUERIES = {"/rows": "?table=shop.orders&key=id%3D7", "/structures": "?table=shop.orders"}
+
+
+def test_answers_have_the_documented_fields(client: TestClient, site: Site) -> None:
+    run = client.post(f"{PREFIX}/actions/copy", json=OF_ACTIONS["copy"], headers=BEARER).json()
+    wait_until(lambda: site.runner.get(run["id"]).state != "running")
+    schemas = document()["components"]["schemas"]
+    for path, methods in document()["paths"].items():
+        if "get" not in methods or path.endswith("openapi.json"):
+            continue
+        found = client.get(
+            path.replace("{id}", run["id"]) + QUERIES.get(path.removeprefix(PREFIX), ""), headers=BEARER
+        ).json()
+        schema = methods["get"]["responses"]["200"]["content"]["application/json"]["schema"]
+        if len(found) == 1:
+            # One item stands for all of a list.
+            ((name, (found, *_)),) = found.items()
+            schema = schema["properties"][name]["items"]
+        schema = schemas["Run"] if "$ref" in schema else schema
+        assert set(found) == set(schema["properties"]), path
+        for name, value in found.items():
+            kinds = schema["properties"][name]["type"]
+            assert _KINDS[type(value)] & set([kinds] if isinstance(kinds, str) else kinds), (path, name)
+
+
+_KINDS = {
+    str: {"string"},
+    int: {"integer", "number"},
+    float: {"number"},
+    dict: {"object"},
+    list: {"array"},
+    type(None): {"null"},
+}
+
+
 @pytest.mark.parametrize("name", sorted(ACTIONS))
 def test_an_action_is_a_command_with_checked_arguments(client: TestClient, site: Site, name: str) -> None:
     path = f"{PREFIX}/actions/{name}"
