@@ -5,7 +5,6 @@ from __future__ import annotations
 import http.client
 import re
 import signal
-import socket
 import subprocess
 import time
 from contextlib import closing, suppress
@@ -13,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from compose.processes import free_port
 from tests.support.paths import CHECKOUT
 from tests.support.processes.operator import DB, Operator
 from tests.support.waiting import wait_until
@@ -62,9 +62,9 @@ class Scraper:
 
 @pytest.fixture
 def scraper(operator: Operator, monkeypatch: pytest.MonkeyPatch) -> Scraper:
-    """Reads the metrics of the operator's processes, at two ports that are free."""
-    with socket.create_server(("127.0.0.1", 0)) as first:
-        port = int(first.getsockname()[1])
+    """Reads the metrics of the operator's processes, at a free port and the one behind it."""
+    # Not of the kernel's choice: an outgoing connection may get the port behind it.
+    port = free_port()
     monkeypatch.setenv("TAILRACE_METRICS_LISTEN", f"127.0.0.1:{port}")
     return Scraper(operator.folder, operator.folder.name, port)
 
