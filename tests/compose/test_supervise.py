@@ -13,8 +13,8 @@ from tests.support.paths import CHECKOUT
 from tests.support.waiting import wait_until
 
 
-def _started(folder: Path, program: str) -> subprocess.Popen[str]:
-    (folder / "tailrace").write_text(f"#!/bin/sh\necho started $1 >>{folder}/starts\n{program}\n")
+def _started(folder: Path, program: str, first: str = "") -> subprocess.Popen[str]:
+    (folder / "tailrace").write_text(f"#!/bin/sh\n{first}\necho started $1 >>{folder}/starts\n{program}\n")
     (folder / "tailrace").chmod(0o755)
     environment = {**os.environ, "PATH": f"{folder}:{os.environ['PATH']}", "SUPERVISE_PAUSE": "0.1"}
     command = [str(CHECKOUT / "compose" / "supervise"), "produce"]
@@ -41,7 +41,7 @@ def test_every_other_end_is_the_end(tmp_path: Path, code: int) -> None:
 
 
 def test_a_signal_is_passed_on_and_the_program_may_finish(tmp_path: Path) -> None:
-    process = _started(tmp_path, "trap 'sleep 0.3; exit 0' TERM; while :; do sleep 0.05; done")
+    process = _started(tmp_path, "while :; do sleep 0.05; done", first="trap 'sleep 0.3; exit 0' TERM")
     wait_until(lambda: _starts(tmp_path) == 1, seconds=20)
     process.send_signal(signal.SIGTERM)
     process.communicate(timeout=20)
