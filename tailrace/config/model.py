@@ -85,6 +85,10 @@ def _registry_url(text: str) -> str:
     return text
 
 
+def _address(text: str) -> str:
+    return str(ListenAddress.parse(text))
+
+
 def _pattern(text: str) -> str:
     try:
         TableFilter([text])
@@ -282,8 +286,8 @@ class Validate(Section):
 class Serve(Section):
     """`tailrace serve`, the page of the pipeline; see docs/SERVE.md."""
 
-    listen: Annotated[str, AfterValidator(listen_text)] = Field(
-        default="127.0.0.1:8686", min_length=1, description="where the page listens, host:port"
+    listen: Annotated[str, AfterValidator(_address)] = Field(
+        default="127.0.0.1:8686", description="where the page listens, host:port"
     )
     token: SecretStr | None = Field(
         default=None, description="what reading and actions ask for; default: a file with a random one"

@@ -1,8 +1,10 @@
 """Addresses to listen at: what is accepted, and who can connect."""
 
 import pytest
+from pydantic import ValidationError
 
 from tailrace.config.listen import ListenAddress, listen_text
+from tailrace.config.model import Serve
 
 
 @pytest.mark.parametrize(
@@ -41,3 +43,8 @@ def test_later_ports_end_at_the_last_one() -> None:
     assert str(ListenAddress.parse("[::1]:9464").later(2)) == "[::1]:9466"
     with pytest.raises(ValueError, match="host:port"):
         ListenAddress.parse("[::1]:65535").later(1)
+
+
+def test_the_page_needs_an_address() -> None:
+    with pytest.raises(ValidationError, match="write host:port"):
+        Serve(listen="off")
