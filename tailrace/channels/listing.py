@@ -45,7 +45,7 @@ def list_channels(config: Config) -> list[Channel]:
     ]
     return [
         *found,
-        *({**one, "epoch": None, "paused": None} for one in new if tuple(one.values()) not in known),
+        *(dict.fromkeys(_LISTED) | one for one in new if tuple(one.values()) not in known),
     ]
 
 

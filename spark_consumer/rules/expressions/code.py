@@ -324,8 +324,10 @@ class ExpressionCompiler:
 
     def xor(self, node: Call) -> tuple[str, Type]:
         operands = self._operands(node, 2)
-        # MariaDB rounds a value that is not an integer before it compares it with 0.
-        if any(kind.kind not in (Kind.INT, Kind.NULL) for _, kind in operands):
+        # MariaDB rounds a value that is not an integer before it compares it with 0. It turns NOT (a XOR NOT b) into
+        # a XOR b, so what is negated counts too.
+        negated = [self._value(_without_not(one)) for one in node.operands if _without_not(one) is not one]
+        if any(kind.kind not in (Kind.INT, Kind.NULL) for _, kind in (*operands, *negated)):
             raise UnsupportedExpression("XOR of anything but conditions and integers")
         left, right = (self._truth(*operand) for operand in operands)
         return self._set(f"None if {left} is None or {right} is None else {left} != {right}"), _BOOL
@@ -549,6 +551,12 @@ def _like(pattern: str, escape: str) -> str:
             parts.append({"%": ".*", "_": "."}.get(sign, re.escape(sign)))
         pos += 1
     return "".join(parts)
+
+
+def _without_not(node: Node) -> Node:
+    while isinstance(node, Call) and node.name == "NOT":
+        node = node.operands[0]
+    return node
 
 
 _MAKERS: dict[str, Callable[[ExpressionCompiler, Call], tuple[str, Type]]] = {

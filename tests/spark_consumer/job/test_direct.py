@@ -196,7 +196,10 @@ def test_a_stop_does_not_wait_for_a_row_that_another_holds(
             cursor.execute(f"SELECT * FROM {name}.t WHERE id = 200 FOR UPDATE")
             waits = "SELECT COUNT(*) FROM information_schema.INNODB_TRX WHERE trx_state = 'LOCK WAIT'"
             with running(replace(config, pause_time=0.5), NEVER):
-                wait_until(lambda: downstream.execute(waits) == [(1,)], "a row is waited for")
+                # InnoDB makes this table anew only if nobody has read it for a tenth of a second.
+                wait_until(
+                    lambda: downstream.execute("DO SLEEP(0.2)", waits) == [(1,)], "a row is waited for"
+                )
             cursor.execute("ROLLBACK")
     finally:
         downstream.execute(f"SET GLOBAL innodb_lock_wait_timeout = {patience}")

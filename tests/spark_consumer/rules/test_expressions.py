@@ -262,6 +262,13 @@ def test_every_expression_has_the_servers_result_or_is_refused(server: Server) -
     assert server.seen["evaluated"] > server.seen["refused"] / 3, server.seen
 
 
+@pytest.mark.parametrize(
+    "negated", ["!(i XOR NOT d)", "NOT (NOT f XOR i)", "!(i XOR NOT NOT d)", "!(NOT i XOR u)"]
+)
+def test_an_xor_of_what_is_negated(server: Server, negated: str) -> None:
+    server.check(negated)
+
+
 def test_a_column_against_every_literal(server: Server) -> None:
     literals = [f"'{text}'" for text in ("", "a", "A", "a ", "10", "1", "2026-01-31", "12:00:00", "x")]
     literals += ["0", "1", "10", "1.5", "1e1", "NULL", "2026"]

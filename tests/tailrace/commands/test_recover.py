@@ -26,7 +26,7 @@ from relay_store.layout.directory import binlog_files, read_index
 from relay_store.layout.epoch_ends import RECOVERED_NAME
 from relay_store.write.writer import RelayWriter
 from schemas.access.server_url import ServerUrl
-from schemas.errors import LogError
+from schemas.errors import ExitCode, LogError
 from schemas.gtid.sets import MysqlGtidSet
 from spark_consumer.apply.tables import channel_tables, position_store
 from spark_consumer.epochs.log_reader import LogReader
@@ -348,7 +348,8 @@ def test_what_keeps_it_from_recovering(alone: River) -> None:
     make_channel(alone)
     root = alone.folder / "relay"
     producer = RelayWriter.open(root)
-    assert recover(alone) == 1
+    # Another start helps, once the producer has ended.
+    assert recover(alone) == ExitCode.MAY_PASS
     assert "TR301" in alone.talk()
     producer.close()
     assert alone.run("recover", "--config", str(alone.config), "--channel", "other") == 1
