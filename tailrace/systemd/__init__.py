@@ -7,6 +7,11 @@ from importlib.resources import files
 from pathlib import Path
 
 PRODUCER, CHANNEL = UNITS = ("tailrace-producer.service", "tailrace-channel@.service")
+_COMMANDS = {PRODUCER: "produce", CHANNEL: "consume --channel %i"}
+_DESCRIPTIONS = {
+    PRODUCER: "mirror the binlog and publish it to Kafka",
+    CHANNEL: "apply the log to the downstream, channel %i",
+}
 
 
 def unit(name: str, program: Path | None = None) -> str:
@@ -17,4 +22,12 @@ def unit(name: str, program: Path | None = None) -> str:
     """
     chosen = program or Path(sys.executable).with_name("tailrace")
     # A percent sign would be a specifier of systemd.
-    return (files(__name__) / name).read_text().replace("@TAILRACE@", str(chosen).replace("%", "%%"))
+    path = str(chosen).replace("%", "%%")
+    text = (files(__name__) / "unit.service").read_text()
+    for place, value in (
+        ("DESCRIPTION", _DESCRIPTIONS[name]),
+        ("COMMAND", _COMMANDS[name]),
+        ("TAILRACE", path),
+    ):
+        text = text.replace(f"@{place}@", value)
+    return text
