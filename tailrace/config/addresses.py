@@ -6,12 +6,14 @@ import socket
 import zlib
 from pathlib import Path
 
+from pydantic import SecretStr
+
 from schemas.access.kafka_security import KafkaSecurity
 from schemas.access.server_url import ServerUrl
 from schemas.errors import ConfigError
 from spark_consumer.rules.config import LogAddress
 from tailrace.config.listen import ListenAddress
-from tailrace.config.model import FILES, Config, Kafka, Server
+from tailrace.config.model import FILES, Config, Kafka, Metrics, Serve, Server
 
 _LONGEST_PASSWORD = 1 << 16  # bytes
 _PASSWORD_HINT = "the file must contain only the password, as one line of UTF-8 text"
@@ -75,18 +77,12 @@ def server_id(config: Config) -> int:
 
 def server_url(server: Server) -> ServerUrl:
     """Return a server's address with its password, from environment or file, else from the url."""
-    if server.password is not None:
-        return ServerUrl.parse(server.url, server.password.get_secret_value())
-    if server.password_file is not None:
-        return ServerUrl.parse(server.url, _password("password-file", server.password_file))
-    return ServerUrl.parse(server.url)
+    return ServerUrl.parse(server.url, _secret("password-file", server.password, server.password_file))
 
 
 def kafka_security(kafka: Kafka) -> KafkaSecurity:
     """Return the brokers' security settings with the password from environment or file. Raises ConfigError."""
-    password = kafka.sasl_password.get_secret_value() if kafka.sasl_password else ""
-    if kafka.sasl_password is None and kafka.sasl_password_file is not None:
-        password = _password("sasl-password-file", kafka.sasl_password_file)
+    password = _secret("sasl-password-file", kafka.sasl_password, kafka.sasl_password_file) or ""
     return KafkaSecurity(
         protocol=kafka.security_protocol,
         mechanism=kafka.sasl_mechanism,
@@ -99,20 +95,9 @@ def kafka_security(kafka: Kafka) -> KafkaSecurity:
     )
 
 
-def serve_token(config: Config) -> str | None:
-    """Return the configured token of the page; None if there is none. Raises ConfigError."""
-    if config.serve.token is not None:
-        return config.serve.token.get_secret_value()
-    file = config.serve.token_file
-    return None if file is None else _password("token-file", file)
-
-
-def metrics_token(config: Config) -> str | None:
-    """Return the configured token of /metrics; None if there is none. Raises ConfigError."""
-    if config.metrics.token is not None:
-        return config.metrics.token.get_secret_value() or None
-    file = config.metrics.token_file
-    return None if file is None else _password("token-file", file)
+def token_of(section: Serve | Metrics) -> str | None:
+    """Return the configured token of the page or of /metrics; None if there is none. Raises ConfigError."""
+    return _secret("token-file", section.token, section.token_file)
 
 
 def metrics_address(
@@ -146,6 +131,13 @@ def metrics_address(
             f"[metrics] listen is {first}, and no port is left for channel {channel}",
             hint="choose a lower port, or an empty address for no metrics",
         ) from None
+
+
+def _secret(field: str, value: SecretStr | None, file: Path | None) -> str | None:
+    """Return a secret as it is configured, else from its file; None if there is neither."""
+    if value is not None:
+        return value.get_secret_value()
+    return None if file is None else _password(field, file)
 
 
 def _password(field: str, path: Path) -> str:

@@ -14,7 +14,7 @@ import structlog
 
 from schemas.access.private_files import make_folder, opener, others_may
 from schemas.errors import ConfigError
-from tailrace.config.addresses import metrics_token
+from tailrace.config.addresses import token_of
 from tailrace.config.listen import ListenAddress
 from tailrace.config.model import Config
 
@@ -47,11 +47,12 @@ def serve_metrics(
         yield
         return
     try:
-        token = metrics_token(config) or own_token(folder)
+        configured = token_of(config.metrics)
+        token = configured or own_token(folder)
     except BaseException:
         listener.close()
         raise
-    file = None if metrics_token(config) else str(folder / TOKEN_FILE)
+    file = None if configured else str(folder / TOKEN_FILE)
     _log.info("metrics_served", address=str(address), token_file=file)
     ended = threading.Event()
     thread = threading.Thread(

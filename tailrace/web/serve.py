@@ -15,7 +15,7 @@ from starlette.middleware import Middleware
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from schemas.errors import ConfigError
-from tailrace.config.addresses import log_address, serve_token
+from tailrace.config.addresses import log_address, token_of
 from tailrace.config.listen import ListenAddress
 from tailrace.config.model import Config
 from tailrace.status.collect import collect
@@ -96,7 +96,7 @@ def serve(file: Path, config: Config, listen: ListenAddress, stop: threading.Eve
 
 def _access(config: Config, listen: ListenAddress) -> Access:
     settings = config.serve
-    given = serve_token(config)
+    given = token_of(settings)
     check_address(listen, has_token=given is not None, reads_freely=settings.read_without_token)
     if given is None:
         path = settings.actions_file.parent / "token"

@@ -12,7 +12,7 @@ import pytest
 from starlette.testclient import TestClient
 
 from schemas.errors import ConfigError
-from tailrace.config.addresses import serve_token
+from tailrace.config.addresses import token_of
 from tailrace.config.file import load
 from tailrace.config.listen import ListenAddress
 from tailrace.config.secret_files import readable_by_others
@@ -211,10 +211,10 @@ def test_the_configured_token_is_read_and_never_shown(
     file.chmod(0o600)
     (tmp_path / "token").chmod(0o644)
     config = load(file)
-    assert serve_token(config) == TOKEN
+    assert token_of(config.serve) == TOKEN
     assert readable_by_others(file, config) == [tmp_path / "token"]
     assert config.serve.actions_file == tmp_path / "serve" / "actions.jsonl"
     monkeypatch.setenv("TAILRACE_SERVE_TOKEN", "one-of-the-environment")
     config = load(file)
-    assert serve_token(config) == "one-of-the-environment"
+    assert token_of(config.serve) == "one-of-the-environment"
     assert "one-of-the-environment" not in effective_toml(config)
