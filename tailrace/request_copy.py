@@ -12,9 +12,9 @@ from producer.copy.upstream_reader import UpstreamReader
 from producer.kafka.epoch_log import EpochLog
 from producer.run import ProducerConfig
 from producer.upstream.connect import connected, describe, query
-from relay_store.layout.directory import check_owner
+from relay_store.layout.directory import check_here
 from schemas.counted import counted
-from schemas.errors import ConfigError, RelayError
+from schemas.errors import ConfigError
 from schemas.letter_case import lowered
 from schemas.tables import QualifiedName, TableFilter
 from tailrace.service.status_socket import PRODUCER, query_status
@@ -40,7 +40,7 @@ def ask_for_copy(config: ProducerConfig, patterns: Sequence[str]) -> list[str]:
         UpstreamError: TR212, a table cannot be copied.
         RelayError: TR340, there is no relay log; TR324, another request waits.
     """
-    _check_relay_log(config)
+    check_here(config.relay.dir, config.prefix)
     tables = _Tables.read(config)
     found = tables.matching(patterns)
     tables.check(found)
@@ -52,24 +52,13 @@ def ask_for_copy(config: ProducerConfig, patterns: Sequence[str]) -> list[str]:
 
 def cancel_copies(config: ProducerConfig) -> list[str]:
     """Ask for copies that have not begun to be dropped; otherwise as ``ask_for_copy``."""
-    _check_relay_log(config)
+    check_here(config.relay.dir, config.prefix)
     request = CopyRequest(cancel=True)
     write_request(config.relay.dir, request)
     lines = ["asked to drop the copies that have not begun", _taker(config, request)]
     if not is_waiting(config.relay.dir, request) and (tables := _going_on(config)):
         lines.append(f"these go on, because rows would be missing downstream without them: {_listed(tables)}")
     return lines
-
-
-def _check_relay_log(config: ProducerConfig) -> None:
-    root = config.relay.dir
-    if not root.is_dir():
-        raise RelayError(
-            "TR340",
-            f"there is no relay log in {root}",
-            hint="run the command on the machine of the producer, with its configuration",
-        )
-    check_owner(root, config.prefix)
 
 
 @dataclass(frozen=True)

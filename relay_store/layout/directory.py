@@ -415,6 +415,17 @@ def check_owner(root: Path, prefix: str) -> Owner:
     return owner
 
 
+def check_here(root: Path, prefix: str) -> None:
+    """Raise RelayError TR340 if a producer's relay log is not on this machine, TR311 if it is another prefix's."""
+    if not root.is_dir():
+        raise RelayError(
+            "TR340",
+            f"there is no relay log in {root}",
+            hint="run the command on the machine of the producer, with its configuration",
+        )
+    check_owner(root, prefix)
+
+
 _REBUILD = (
     "move the relay directory away and start again: the relay log is then fetched from the upstream again"
 )

@@ -8,9 +8,8 @@ from __future__ import annotations
 
 from typing import Literal
 
-from relay_store.layout.directory import check_owner
-from relay_store.layout.pauses import Half, set_pause
-from schemas.errors import RelayError
+from relay_store.layout.directory import check_here
+from relay_store.layout.pauses import set_pause
 from spark_consumer.apply.tables import channel_pauses, channel_tables, position_store
 from spark_consumer.rules.channel import ChannelKey
 from spark_consumer.target.session import closing, connect
@@ -29,25 +28,14 @@ def set_paused(config: Config, part: Pausable, paused: bool, channel: str | None
         channel: for a channel: its name; default: the one of ``[consumer]``.
 
     Raises:
-        RelayError: TR340, the relay directory is not on this machine.
+        RelayError: TR340, the relay directory is not on this machine; TR311, it is another prefix's.
         DownstreamError: TR612, neither the configuration nor the target has the channel.
     """
     if part == "channel":
         _set_channel(config, channel or config.consumer.channel, paused)
     else:
-        _set_half(config, part, paused)
-
-
-def _set_half(config: Config, half: Half, paused: bool) -> None:
-    root = config.relay.dir
-    if not root.is_dir():
-        raise RelayError(
-            "TR340",
-            f"there is no relay log in {root}",
-            hint="run the command on the machine of the producer, with its configuration",
-        )
-    check_owner(root, config.kafka.prefix)
-    set_pause(root, half, paused)
+        check_here(config.relay.dir, config.kafka.prefix)
+        set_pause(config.relay.dir, part, paused)
 
 
 def _set_channel(config: Config, name: str, paused: bool) -> None:
