@@ -154,10 +154,11 @@ def _channel(channel: Part) -> Station:
 
 def _channel_state(channel: Part) -> tuple[State, str]:
     memory = channel.get("memory")
-    if channel.get("paused"):
-        return "waiting", f"paused since {_time(channel['paused'])}"
+    # In the order of the states of `tailrace status`.
     if is_stopped(channel):
         return "trouble", "stopped by an error"
+    if channel.get("paused"):
+        return "waiting", f"paused since {_time(channel['paused'])}"
     if memory is not None:
         if "error" in memory:
             return "trouble", "the consumer does not answer"

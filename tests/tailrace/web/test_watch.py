@@ -92,6 +92,12 @@ def test_charts_draw_the_last_hour_and_say_it() -> None:
     assert [line.paths for line in later.lines] == [(), ()]
 
 
+def test_a_paused_channel_that_an_error_has_stopped_is_in_trouble() -> None:
+    report = reports.in_trouble()
+    report["downstream"]["channels"][0]["paused"] = "2026-11-18T11:00:00.000+00:00"
+    assert [(one.state, one.word) for one in channels(report)] == [("trouble", "stopped by an error")]
+
+
 def test_stations_say_what_each_part_does() -> None:
     words = {
         "at_rest": ["reached, 9.7.0", "connected", "reached", "running, waits for more"],
