@@ -37,7 +37,7 @@ _log = structlog.get_logger()
 # Number of offsets to read back at the start, to find the end of each partition's rows.
 _LOOK_BACK = 100
 #: how many times as large a slice of rows of copies may be; neither an executor nor the driver ever holds all of it
-COPIED_TIMES = 4
+COPIED_TIMES = 12
 _LOOK, _PAUSE_LOOK = 1.0, 0.2  # seconds between two looks whether the channel is paused; while it is
 
 

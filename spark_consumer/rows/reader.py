@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -57,6 +58,9 @@ def outcomes(process: Process, numbers: Iterable[int]) -> Iterator[Result]:
             return
 
 
+# Rendering is the interpreter's work. Side by side all runs would be rendered first, and then all be written: with this
+# one is written while the next is rendered.
+_rendering = threading.Lock()
 # They wait for Kafka and the downstream side by side, each with connections of its own.
 _threads = ThreadPoolExecutor(_MOST_THREADS, thread_name_prefix="task")
 
@@ -64,8 +68,9 @@ _threads = ThreadPoolExecutor(_MOST_THREADS, thread_name_prefix="task")
 def in_this_process(numbers: int, most: int, process: Process) -> list[Result]:
     """Run tasks in threads of this process, where executors would share them."""
     side_by_side = min(numbers, most, _MOST_THREADS)
-    shares = [range(first, numbers, side_by_side) for first in range(side_by_side)]
-    found = _threads.map(lambda share: list(outcomes(process, share)), shares)
+    # Each takes the next one.
+    coming = iter(range(numbers))
+    found = _threads.map(lambda _: list(outcomes(process, coming)), range(side_by_side))
     return [result for results in list(found) for result in results]
 
 
@@ -138,8 +143,10 @@ class SliceReader(SliceRows):
         def process(number: int) -> Iterable[Result]:
             run = runs[number]
             every = KeySubset(0, 1, run.rows)
-            found = (read_range(source, part, every, with_offsets=False) for part in run.ranges)
-            return then(run, [result for rows in found for result in work(rows)])
+            found = [read_range(source, part, every, with_offsets=False) for part in run.ranges]
+            with _rendering:
+                results = [result for rows in found for result in work(rows)]
+            return then(run, results)
 
         with self._explained(slice_):
             found = self._run(slice_, len(runs), most, process)
