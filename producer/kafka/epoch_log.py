@@ -29,7 +29,7 @@ from producer.kafka.connection import (
     RecordTooLarge,
     log_error,
 )
-from producer.kafka.partitioner import partitions
+from producer.kafka.partitioner import load_numpy, partitions
 from producer.kafka.topics import FRAMING, Topics
 from schemas.access.kafka_security import OPEN, KafkaSecurity
 from schemas.crashpoints import reached
@@ -99,6 +99,7 @@ class EpochLog:
         return self.connection.retry(self._open)
 
     def _open(self) -> LogState:
+        load_numpy()
         try:
             limit = self.topics.create()
             self._part = min(_PART, limit - FRAMING)

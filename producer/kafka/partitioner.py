@@ -7,6 +7,8 @@ Kafka's ``org.apache.kafka.common.utils.Utils.murmur2``.
 
 from __future__ import annotations
 
+import threading
+from importlib import import_module
 from struct import Struct
 from typing import TYPE_CHECKING
 
@@ -19,6 +21,11 @@ _UINT32, _POSITIVE = 0xFFFFFFFF, 0x7FFFFFFF
 # numpy takes a third of a second to import, and pays from hundreds of keys on.
 _FEW = 500
 _WORD = Struct("<I").unpack_from
+
+
+def load_numpy() -> None:
+    """Import numpy in a thread, so that the first epoch of many rows does not wait for it."""
+    threading.Thread(target=import_module, args=("numpy",), daemon=True).start()
 
 
 def partitions(keys: list[bytes], count: int) -> list[int]:
