@@ -5,11 +5,12 @@ from __future__ import annotations
 import ssl
 from collections.abc import Iterator
 from contextlib import contextmanager
+from struct import unpack_from
 from typing import TYPE_CHECKING, Any
 
 import pymysql
 from pymysql.connections import Connection
-from pymysql.constants import CR
+from pymysql.constants import COMMAND, CR
 
 #: bytes of one answer, in all its packets; the largest is a value of 1 GB, read by `compare`
 MAX_ANSWER = (1 << 30) + (1 << 26)
@@ -61,6 +62,32 @@ class ServerConnection(_Connection):
     def _read_query_result(self, unbuffered: bool = False) -> Any:
         with _one_kind_of_error():
             return super()._read_query_result(unbuffered)  # type: ignore[misc]
+
+    def prepare(self, sql: bytes) -> bytes:
+        """Return the number of a new prepared statement, as bytes."""
+        self._execute_command(COMMAND.COM_STMT_PREPARE, sql)
+        with _one_kind_of_error():
+            answer = self._read_packet().get_all_data()  # type: ignore[no-untyped-call]
+            columns, parameters = unpack_from("<HH", answer, 5)
+            # Their definitions, and what ends these.
+            for count in (parameters, columns):
+                for _ in range(count + bool(count)):
+                    self._read_packet()  # type: ignore[no-untyped-call]
+        return bytes(answer[1:5])
+
+    def execute_prepared(self, number: bytes, values: bytes) -> Any:
+        """Run a prepared statement. Returns the number of affected rows.
+
+        Args:
+            values: NULLs, types and values in the binary protocol.
+        """
+        # Without a cursor, once.
+        self._execute_command(COMMAND.COM_STMT_EXECUTE, number + b"\0\1\0\0\0" + values)
+        return self._read_query_result()
+
+    def close_prepared(self, number: bytes) -> None:
+        """Have the server forget a prepared statement; it does not answer."""
+        self._execute_command(COMMAND.COM_STMT_CLOSE, number)
 
     def _read_bytes(self, num_bytes: int) -> bytes:
         self._left -= num_bytes + _OVERHEAD

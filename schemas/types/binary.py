@@ -17,6 +17,8 @@ from schemas.types.codec import (
     read_length,
     short_field,
 )
+from schemas.types.parameter import BLOB as BLOB_VALUE
+from schemas.types.parameter import UNSIGNED_LONGLONG, Parameter, counted_value
 
 # The COMPRESSED columns are MariaDB's.
 BLOB_COMPRESSED, VARCHAR_COMPRESSED = 140, 141
@@ -108,6 +110,9 @@ class Binary(Codec):
             f'else: {target} = {_RAW!r} + d.replace(b"\'", b"\'\'") + b"\'"',
         ]
 
+    def parameter(self, column: Column, target: str, branches: int) -> Parameter:
+        return Parameter(BLOB_VALUE, [*read_length("d"), counted_value(target)])
+
     def value(self, column: Column, target: str, branches: int) -> Lines:
         """Bytes."""
         return read_length(target)
@@ -140,6 +145,10 @@ class Bit(Codec):
     def literal(self, column: Column, target: str, branches: int) -> Lines:
         """A number, since BIT is compared as a number."""
         return [*read_length("d"), f"{target} = b'%d' % from_bytes(d, 'big')"]
+
+    def parameter(self, column: Column, target: str, branches: int) -> Parameter:
+        """A number, as the literal."""
+        return Parameter(UNSIGNED_LONGLONG, [*read_length("d"), f"{target} = pack_Q(from_bytes(d, 'big'))"])
 
     def value(self, column: Column, target: str, branches: int) -> Lines:
         """An int, as in every comparison with BIT."""

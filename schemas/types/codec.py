@@ -17,6 +17,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from schemas.structure import Column
+from schemas.types.parameter import Parameter
 from schemas.varint import read_lines
 
 Lines = list[str]
@@ -87,6 +88,13 @@ class Codec(ABC):
         Args:
             branches: number of union branches before this family's first one (0, or 1 for NULL); the branch byte
                 was already read into ``t``.
+        """
+
+    @abstractmethod
+    def parameter(self, column: Column, target: str, branches: int) -> Parameter:
+        """Return the form of the Avro value at ``v[p]`` as a prepared statement's value; see ``literal``.
+
+        The server stores the same as of the literal. The lines raise ``NoParameter`` where it might not.
         """
 
     @abstractmethod

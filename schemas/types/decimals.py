@@ -10,6 +10,7 @@ from typing import Any
 from schemas.codegen import compile_function
 from schemas.structure import Column
 from schemas.types.codec import Codec, Lines, read_length, short_field
+from schemas.types.parameter import DECIMAL, Parameter, counted_value
 from schemas.varint import encode_bytes
 
 NEWDECIMAL = 246
@@ -120,6 +121,14 @@ class Decimals(Codec):
 
     def literal(self, column: Column, target: str, branches: int) -> Lines:
         return [*read_length("d"), f"{target} = decimal_text(d, {column.meta & 0xFF:d})"]
+
+    def parameter(self, column: Column, target: str, branches: int) -> Parameter:
+        lines = [
+            *read_length("d"),
+            f"d = decimal_text(d, {column.meta & 0xFF:d}); l = len(d) << 1",
+            counted_value(target),
+        ]
+        return Parameter(DECIMAL, lines)
 
     def value(self, column: Column, target: str, branches: int) -> Lines:
         """A Decimal with all digits."""

@@ -6,6 +6,7 @@ from typing import Any
 
 from schemas.structure import Column, WrittenColumn
 from schemas.types.codec import Codec, Lines, number_field, read_length, text_predicate
+from schemas.types.parameter import LONGLONG, STRING, Parameter, counted_value
 from schemas.varint import encode_bytes
 
 ENUM, SET = 247, 248
@@ -100,6 +101,13 @@ class EnumSet(Codec):
             return [*lines, f"if d == {_error(column)!r}: {target} = b'0'", f"else: {quoted}"]
         return [*lines, quoted]
 
+    def parameter(self, column: Column, target: str, branches: int) -> Parameter:
+        """ENUM's error value has no form."""
+        lines = read_length("d")
+        if column.code == ENUM:
+            lines.append(f"if d == {_error(column)!r}: raise NoParameter")
+        return Parameter(STRING, [*lines, counted_value(target)])
+
     def value(self, column: Column, target: str, branches: int) -> Lines:
         """The text, as servers show it."""
         text = "d.decode()"
@@ -146,6 +154,9 @@ class ByNumber(EnumSet):
     def literal(self, column: Column, target: str, branches: int) -> Lines:
         return [*read_length("d"), f"{target} = {_numbers(column)}[d]"]
 
+    def parameter(self, column: Column, target: str, branches: int) -> Parameter:
+        return Parameter(LONGLONG, [*self.literal(column, "d", branches), f"{target} = pack_q(int(d))"])
+
 
 class AsText(EnumSet):
     """ENUM and SET, written into a column of text."""
@@ -154,6 +165,12 @@ class AsText(EnumSet):
         """Index 0 is ``''``, as servers show it."""
         lines = [*read_length("d"), f'{target} = b"\'" + d.replace(b"\'", b"\'\'") + b"\'"']
         return [*lines, f"if d == {_error(column)!r}: {target} = b\"''\""] if column.code == ENUM else lines
+
+    def parameter(self, column: Column, target: str, branches: int) -> Parameter:
+        lines = [*read_length("d"), counted_value(target)]
+        if column.code == ENUM:
+            lines.append(f"if d == {_error(column)!r}: {target} = b'\\0'")
+        return Parameter(STRING, lines)
 
     def predicate(self, column: Column, quoted: bytes) -> tuple[bytes, bytes]:
         """Compares bytes, since two members may be equal in the column's collation."""

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from math import isfinite
 from struct import Struct
 from typing import Any
 
 from schemas.structure import Column
 from schemas.types.codec import Codec, Lines, short_field
+from schemas.types.parameter import DOUBLE as DOUBLE_VALUE
+from schemas.types.parameter import Parameter
 
 FLOAT, DOUBLE = 4, 5
 _FLOAT, _DOUBLE = Struct("<f"), Struct("<d")
@@ -34,6 +37,7 @@ class Floating(Codec):
         "pack_float": _FLOAT.pack,
         "pack_double": _DOUBLE.pack,
         "float_text": float_text,
+        "isfinite": isfinite,
     }
 
     def avro(self, column: Column) -> list[Any]:
@@ -58,6 +62,16 @@ class Floating(Codec):
     def literal(self, column: Column, target: str, branches: int) -> Lines:
         kind, size = ("float", 4) if column.code == FLOAT else ("double", 8)
         return [f"{target} = float_text(read_{kind}(v, p)[0]); p += {size}"]
+
+    def parameter(self, column: Column, target: str, branches: int) -> Parameter:
+        """The double that a FLOAT equals."""
+        kind, size = ("float", 4) if column.code == FLOAT else ("double", 8)
+        lines = [
+            f"d = read_{kind}(v, p)[0]; p += {size}",
+            "if not isfinite(d): raise ValueError(f'no server stores the number {d}')",
+            f"{target} = pack_d(d)",
+        ]
+        return Parameter(DOUBLE_VALUE, lines)
 
     def value(self, column: Column, target: str, branches: int) -> Lines:
         """A float; for FLOAT the double that it equals."""

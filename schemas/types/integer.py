@@ -8,6 +8,8 @@ from typing import Any
 
 from schemas.structure import Column
 from schemas.types.codec import Codec, Lines, NumberLine, number_field
+from schemas.types.parameter import LONGLONG as SIGNED_LONGLONG
+from schemas.types.parameter import UNSIGNED_LONGLONG, Parameter
 from schemas.varint import LOW, encode, read_lines
 
 TINY, SHORT, LONG, LONGLONG, INT24 = 1, 2, 3, 8, 9
@@ -17,6 +19,8 @@ _FORMATS |= {(4, False): "<i", (4, True): "<I", (8, False): "<q", (8, True): "<Q
 
 #: SQL text of small zig-zag values
 NUMBER_TEXT = [b"%d" % ((z >> 1) ^ -(z & 1)) for z in range(1 << 14)]
+#: the same as values of prepared statements
+NUMBER = [((z >> 1) ^ -(z & 1)).to_bytes(8, "little", signed=True) for z in range(1 << 14)]
 
 
 def unsigned_decimal(number: int) -> bytes:
@@ -33,6 +37,7 @@ class Integer(Codec):
         "LOW": LOW,
         "unsigned_decimal": unsigned_decimal,
         "NUMBER_TEXT": NUMBER_TEXT,
+        "NUMBER": NUMBER,
         "from_bytes": int.from_bytes,
         **{f"int_{f[-1]}": Struct(f).unpack_from for f in _FORMATS.values()},
     }
@@ -84,6 +89,13 @@ class Integer(Codec):
             *read_lines("z"),
             f"{target} = NUMBER_TEXT[z] if z < 16384 else b'%d' % ((z >> 1) ^ -(z & 1))",
         ]
+
+    def parameter(self, column: Column, target: str, branches: int) -> Parameter:
+        if column.code == LONGLONG and column.unsigned:
+            lines = ["q = p + 1 + (v[p] >> 1)", f"{target} = pack_Q(from_bytes(v[p+1:q], 'big'))", "p = q"]
+            return Parameter(UNSIGNED_LONGLONG, lines)
+        read = f"{target} = NUMBER[z] if z < 16384 else pack_q((z >> 1) ^ -(z & 1))"
+        return Parameter(SIGNED_LONGLONG, [*read_lines("z"), read])
 
     def value(self, column: Column, target: str, branches: int) -> Lines:
         """An int."""

@@ -13,6 +13,7 @@ from typing import Any
 
 from schemas.structure import Column
 from schemas.types.codec import Codec, Lines, short_field
+from schemas.types.parameter import STRING, Parameter, counted_value
 
 DATE, YEAR, NEWDATE, TIMESTAMP2, DATETIME2, TIME2 = 10, 13, 14, 17, 18, 19
 #: formats before 5.6; ``meta`` is the number of fraction digits from the table's definition, not from the binlog
@@ -238,6 +239,11 @@ class Temporal(Codec):
             'if b"\'" in d: raise ValueError("a time contains a quote")',
             f'{target} = b"\'" + d + b"\'"',
         ]
+
+    def parameter(self, column: Column, target: str, branches: int) -> Parameter:
+        return Parameter(
+            STRING, ["l = v[p]; q = p + 1 + (l >> 1); d = v[p+1:q]; p = q", counted_value(target)]
+        )
 
     def value(self, column: Column, target: str, branches: int) -> Lines:
         """The canonical text."""

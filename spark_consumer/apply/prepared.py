@@ -299,16 +299,16 @@ def assemble_copy(slice_: Slice, plan: SlicePlan, results: Sequence[Result]) -> 
     Raises LogError if rows are missing or extra.
     """
     verify(slice_, results)
-    found: dict[int, list[CopiedRows]] = {}
+    found: dict[tuple[int, bool], list[CopiedRows]] = {}
     for one in results:
         if isinstance(one, CopiedRows):
-            found.setdefault(one.table, []).append(one)
+            found.setdefault((one.table, one.literal), []).append(one)
     copied: list[CopiedStatement] = []
-    for index, parts in found.items():
+    for (index, literal), parts in found.items():
         table = plan.tables[index]
         rows = sorted(row for one in parts for row in zip(one.places, one.values, one.keys, strict=True))
-        inserts = TableRenderer(index, table).copied_inserts((values for _, values, _ in rows), plan.limits)
-        keys = (key for _, _, key in rows)
+        values, keys = (values for _, values, _ in rows), (key for _, _, key in rows)
+        inserts = TableRenderer(index, table).copied_inserts(values, plan.limits, literal=literal)
         copied += (
             CopiedStatement(table, insert, list(islice(keys, insert.rows)), plan.limits) for insert in inserts
         )
@@ -320,7 +320,13 @@ def sort_results(slice_: Slice, plan: SlicePlan, results: Sequence[Result]) -> P
 
     def merged(kind: type[Deletes | Updates | Inserts]) -> TableStatements:
         found = (one for one in results if isinstance(one, kind))
-        return tuple((plan.tables[one.table], Statement(one.sql, one.rows)) for one in found)
+        return tuple(
+            (
+                plan.tables[one.table],
+                Statement(one.sql, one.rows, None if isinstance(one, Deletes) else one.values),
+            )
+            for one in found
+        )
 
     in_order = ordered_rows(plan, (one for one in results if isinstance(one, OrderedChange)))
     traced = {EventId(one.epoch, one.seq): one for one in results if isinstance(one, TracedRow)}

@@ -162,13 +162,18 @@ def write_ordered(session: Session, one: OrderedStatement, where: Where) -> None
     run(Statement(last, one.rows), may_miss=one.may_find_no_row, may_exceed=exceed)
 
 
-def _execute(session: Session, table: TablePlan, sql: bytes) -> int:
+def _execute(session: Session, table: TablePlan, statement: Statement) -> int:
+    def run() -> int:
+        if statement.values is None:
+            return session.execute(statement.sql)
+        return session.execute_prepared(statement.sql, statement.values)
+
     try:
-        return session.execute(sql)
+        return run()
     except pymysql.MySQLError as error:
         if error_number(error) != TRUNCATED:
             raise
-        if (affected := write_zeros(session, sql, table.structure)) is None:
+        if (affected := write_zeros(session, run, table.structure)) is None:
             raise
         return affected
 
@@ -200,10 +205,10 @@ def _run(
     """Run one statement; return the number of changed rows, which may differ from the log's only if allowed."""
     place = replace(where, table=table.name)
     # The server would close the connection without an error message.
-    if len(statement.sql) >= session.max_allowed_packet:
-        raise _too_large(len(statement.sql), session.max_allowed_packet, place)
+    if statement.size >= session.max_allowed_packet:
+        raise _too_large(statement.size, session.max_allowed_packet, place)
     try:
-        affected = _execute(session, table, statement.sql)
+        affected = _execute(session, table, statement)
         if in_place:
             affected = session.duplicates
     except pymysql.MySQLError as error:

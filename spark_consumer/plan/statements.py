@@ -7,6 +7,12 @@ from dataclasses import dataclass
 
 from schemas.ddl.lexer import Flavor
 from schemas.quote import quoted
+from schemas.sql.parameters import MOST, Parameters, Values
+
+#: the most rows of a prepared statement; more do not make it cheaper
+PREPARED_ROWS = 512
+#: with fewer rows a statement with literals is cheaper than to prepare one
+FEW_ROWS = 64
 
 
 @dataclass(frozen=True)
@@ -19,10 +25,20 @@ class Limits:
 
 @dataclass(frozen=True)
 class Statement:
-    """One statement and the number of rows that it must change according to the log."""
+    """One statement and the number of rows that it must change according to the log.
+
+    Attributes:
+        values: of a prepared statement, what follows its number when it is executed.
+    """
 
     sql: bytes
     rows: int
+    values: bytes | None = None
+
+    @property
+    def size(self) -> int:
+        """The number of bytes that are sent."""
+        return len(self.sql) + len(self.values or b"")
 
 
 def merged(
@@ -41,6 +57,29 @@ def merged(
         yield Statement(head + joint.join(taken) + tail, len(taken))
 
 
+def prepared(
+    head: bytes, items: Iterable[Values], tail: bytes, limits: Limits, parameters: Parameters
+) -> Iterator[Statement]:
+    """Yield prepared statements ``head (?,…),(?,…),… tail`` within the limits, with their values."""
+    taken: list[Values] = []
+    size = 0
+    most = max(1, min(limits.max_rows, PREPARED_ROWS, MOST // max(1, parameters.count)))
+    beside = len(parameters.row) + len(parameters.types) + parameters.count
+
+    def statement() -> Statement:
+        sql = head + b",".join([parameters.row] * len(taken)) + tail
+        return Statement(sql, len(taken), parameters.joined(taken))
+
+    for item in items:
+        if taken and (size + len(item[1]) + beside > limits.max_bytes or len(taken) == most):
+            yield statement()
+            taken, size = [], 0
+        taken.append(item)
+        size += len(item[1]) + beside
+    if taken:
+        yield statement()
+
+
 def merged_deletes(
     table: bytes, key_columns: bytes, keys: Iterable[bytes], limits: Limits
 ) -> Iterator[Statement]:
@@ -50,10 +89,8 @@ def merged_deletes(
     return merged(b"DELETE FROM " + table + b" WHERE " + key_columns + b" IN (", keys, b")", limits)
 
 
-def merged_updates(
-    table: bytes, columns: tuple[str, ...], rows: Iterable[bytes], limits: Limits, flavor: Flavor
-) -> Iterator[Statement]:
-    """Yield INSERT … VALUES (…),(…) ON DUPLICATE KEY UPDATE … for rendered rows that are there, and change in place.
+def updates_around(table: bytes, columns: tuple[str, ...], flavor: Flavor) -> tuple[bytes, bytes]:
+    """Return what is around the rows in INSERT … VALUES (…),(…) ON DUPLICATE KEY UPDATE …, which changes them in place.
 
     Only for a table with one unique key, and with the check that each row was there: of several keys, any may collide.
     """
@@ -63,11 +100,9 @@ def merged_updates(
     named, form = (f" AS {alias}", alias + ".{0}") if flavor == "mysql" else ("", "VALUES({0})")
     tail = f"{named} ON DUPLICATE KEY UPDATE {','.join(f'{name}={form.format(name)}' for name in names)}"
     head = b"INSERT INTO " + table + b" (" + ",".join(names).encode() + b") VALUES "
-    return merged(head, rows, tail.encode(), limits)
+    return head, tail.encode()
 
 
-def merged_inserts(
-    table: bytes, columns: bytes, rows: Iterable[bytes], limits: Limits
-) -> Iterator[Statement]:
-    """Yield INSERT … VALUES (…),(…) for rendered rows. It never has IGNORE: a conflict must be an error."""
-    return merged(b"INSERT INTO " + table + b" (" + columns + b") VALUES ", rows, b"", limits)
+def insert_head(table: bytes, columns: bytes) -> bytes:
+    """Return INSERT … VALUES. It never has IGNORE: a conflict must be an error."""
+    return b"INSERT INTO " + table + b" (" + columns + b") VALUES "

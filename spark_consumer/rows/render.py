@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import chain, compress
+from itertools import chain, compress, islice
 from operator import itemgetter
+from typing import Any
 
 from zlib_ng.zlib_ng import crc32
 
@@ -19,12 +21,24 @@ from schemas.sql.literals import (
     compile_renderers,
     source_reader,
 )
+from schemas.sql.parameters import Parameters, compile_parameters
+from schemas.types.parameter import NoParameter
 from schemas.wire.avro_schema import KEY_CHANGE, OP_AT
 from schemas.wire.epoch import digest_of
 from schemas.wire.row_check import compile_check
 from schemas.wire.rows import HEADER_SIZE, widened
 from spark_consumer.plan.plan import ApplyMode, SlicePlan, TablePlan
-from spark_consumer.plan.statements import Limits, Statement, merged_deletes, merged_inserts, merged_updates
+from spark_consumer.plan.statements import (
+    FEW_ROWS,
+    PREPARED_ROWS,
+    Limits,
+    Statement,
+    insert_head,
+    merged,
+    merged_deletes,
+    prepared,
+    updates_around,
+)
 from spark_consumer.rows.compact import NetChanges, compact
 from spark_consumer.rows.results import (
     ALWAYS,
@@ -47,6 +61,10 @@ from spark_consumer.target.row_locator import CurrentRowTest, RowMatch, RowMatch
 _EVENTS = {ord("c"): "insert", ord("r"): "insert", ord("u"): "update", ord("d"): "delete"}
 _HEADER, _OPERATION = itemgetter(slice(0, HEADER_SIZE)), itemgetter(OP_AT)
 _UPDATE, _DELETE, _READ = ord("u"), ord("d"), ord("r")
+
+
+#: makes statements of what is around the rows, and of the rows
+Make = Callable[[bytes, Iterable[bytes], bytes, Limits], Iterator[Statement]]
 
 
 class UnknownHeader(Exception):
@@ -186,6 +204,10 @@ class TableRenderer:
         return compile_renderers(plan.structure, plan.writable, plan.filled, plan.documents)
 
     @cached_property
+    def parameters(self) -> Parameters:
+        return compile_parameters(self.plan.structure, self.plan.writable, self.plan.filled)
+
+    @cached_property
     def finder(self) -> RowMatcher:
         locator = self.plan.locator
         exact = locator.find is RowMatch.EXACT
@@ -195,22 +217,45 @@ class TableRenderer:
 
     def statements(self, plan: SlicePlan) -> Iterator[Result]:
         """Yield the table's DELETEs, then its changes in place, then its INSERTs."""
-        after = self.renderers.after
         changed: list[tuple[bytes, bytes]] = []
         if self.plan.in_place:
             gone = dict(self.gone)
-            changed = [(self._of_key(key), after(value)) for key, value in self.written if key in gone]
+            changed = [(self._of_key(key), value) for key, value in self.written if key in gone]
             there = gone.keys() & {key for key, _ in self.written}
             self.gone = [item for item in self.gone if item[0] not in there]
             self.written = [item for item in self.written if item[0] not in there]
-        written = (after(value) for _, value in self.written)
-        deletes, updates, inserts = self.merged(self._gone(), changed, written, plan.limits)
+        written = [value for _, value in self.written]
+        few = min(len(changed) + len(written), plan.limits.max_rows) < FEW_ROWS
+        make = self._as_literals if few or not self.plan.writable else self._as_parameters
+        deletes, updates, inserts = self.merged(self._gone(), changed, written, plan.limits, make)
         yield from (Deletes(self.index, one.sql, one.rows) for one in deletes)
-        yield from (Updates(self.index, one.sql, one.rows) for one in updates)
+        yield from (Updates(self.index, one.sql, one.rows, one.values) for one in updates)
         for one in inserts:
             # Another row that has a unique value now is changed later, so it is written again too.
             sql = b"REPLACE" + one.sql[len(b"INSERT") :] if self.plan.gives_way else one.sql
-            yield Inserts(self.index, sql, one.rows)
+            yield Inserts(self.index, sql, one.rows, one.values)
+
+    def _as_literals(
+        self, head: bytes, rows: Iterable[bytes], tail: bytes, limits: Limits
+    ) -> Iterator[Statement]:
+        return merged(head, map(self.renderers.after, rows), tail, limits)
+
+    def _as_parameters(
+        self, head: bytes, rows: Iterable[bytes], tail: bytes, limits: Limits
+    ) -> Iterator[Statement]:
+        """Prepared statements; literals for a block in which a row needs them."""
+        coming, after = iter(rows), self.parameters.after
+        while block := list(islice(coming, PREPARED_ROWS)):
+            try:
+                values = list(map(after, block))
+            except NoParameter:
+                yield from self._as_literals(head, block, tail, limits)
+            else:
+                yield from prepared(head, values, tail, limits, self.parameters)
+
+    @cached_property
+    def copied_literals(self) -> Callable[[bytes], tuple[int, bytes]]:
+        return compile_copied(self.plan.structure, self.plan.writable, self.plan.filled)
 
     def merged(
         self,
@@ -218,19 +263,22 @@ class TableRenderer:
         changed: Sequence[tuple[bytes, bytes]],
         written: Iterable[bytes],
         limits: Limits,
+        make: Make = merged,
     ) -> tuple[Iterator[Statement], list[Statement], Iterator[Statement]]:
         """Return the DELETEs, the changes in place, and the INSERTs.
 
         Args:
             gone: the values that find each row to remove.
-            changed: of rows that can be changed in place the values that find them, and their new values.
-            written: the values of each row to insert.
+            changed: of rows that can be changed in place the values that find them, and the new rows.
+            written: each row to insert.
+            make: makes the statements of rows; without it they are values in parentheses.
         """
         target, columns, flavor = self.plan.target, self.plan.insert_columns, self.plan.in_place
         updates: list[Statement] = []
         if changed and flavor:
             place = 0
-            for one in merged_updates(target, columns, (values for _, values in changed), limits, flavor):
+            head, tail = updates_around(target, columns, flavor)
+            for one in make(head, (row for _, row in changed), tail, limits):
                 if one.rows > 1:
                     updates.append(one)
                 else:
@@ -238,20 +286,26 @@ class TableRenderer:
                     gone, written = chain(gone, [changed[place][0]]), chain(written, [changed[place][1]])
                 place += one.rows
         deletes = merged_deletes(target, self.find_columns, gone, limits)
-        return deletes, updates, merged_inserts(target, self.renderers.columns, written, limits)
+        return deletes, updates, make(insert_head(target, self.renderers.columns), written, b"", limits)
 
     def copied(self, plan: SlicePlan) -> Iterator[CopiedRows]:
         """Yield the table's rows of a copy."""
-        rendered = compile_copied(self.plan.structure, self.plan.writable, self.plan.filled)
-        for begin in range(0, len(self.gone), plan.limits.max_rows):
-            rows = self.gone[begin : begin + plan.limits.max_rows]
-            found = [rendered(value) for _, value in rows]
-            places, values = [place for place, _ in found], [text for _, text in found]
-            yield CopiedRows(self.index, places, values, [key for key, _ in rows])
+        for begin in range(0, len(self.gone), PREPARED_ROWS):
+            keys, values = zip(*self.gone[begin : begin + PREPARED_ROWS], strict=True)
+            found: list[tuple[int, Any]] | None = None
+            if self.plan.writable:
+                with suppress(NoParameter):
+                    found = list(map(self.parameters.copied, values))
+            literal = found is None
+            places, rows = zip(*(found or map(self.copied_literals, values)), strict=True)
+            yield CopiedRows(self.index, places, rows, keys, literal)
 
-    def copied_inserts(self, rows: Iterable[bytes], limits: Limits) -> Iterator[Statement]:
+    def copied_inserts(self, rows: Iterable[Any], limits: Limits, *, literal: bool) -> Iterator[Statement]:
         """Yield INSERTs of rows of a copy."""
-        return merged_inserts(self.plan.target, self.renderers.columns, rows, limits)
+        head = insert_head(self.plan.target, self.renderers.columns)
+        if literal:
+            return merged(head, rows, b"", limits)
+        return prepared(head, rows, b"", limits, self.parameters)
 
     def copied_deletes(self, keys: Iterable[bytes], limits: Limits) -> Iterator[Statement]:
         """Yield DELETEs of rows of a copy."""

@@ -5,7 +5,8 @@ There may be one for each row, so they are named tuples: a dataclass costs three
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from collections.abc import Sequence
+from typing import Any, NamedTuple
 
 
 class RowTally(NamedTuple):
@@ -36,19 +37,21 @@ class Deletes(NamedTuple):
 
 
 class Updates(NamedTuple):
-    """An INSERT of ``rows`` rows that are all there, and are changed."""
+    """An INSERT of ``rows`` rows that are all there, and are changed; ``values`` as in ``Statement``."""
 
     table: int
     sql: bytes
     rows: int
+    values: bytes | None = None
 
 
 class Inserts(NamedTuple):
-    """An INSERT or REPLACE of ``rows`` rows."""
+    """An INSERT or REPLACE of ``rows`` rows; ``values`` as in ``Statement``."""
 
     table: int
     sql: bytes
     rows: int
+    values: bytes | None = None
 
 
 class CopiedRows(NamedTuple):
@@ -56,14 +59,15 @@ class CopiedRows(NamedTuple):
 
     Attributes:
         places: where each is in the log, as numbers that grow.
-        values: the values of an INSERT for each.
+        values: for each the values of an INSERT: in parentheses, or ``Values`` of a prepared one.
         keys: the Kafka key of each.
     """
 
     table: int
-    places: list[int]
-    values: list[bytes]
-    keys: list[bytes]
+    places: Sequence[int]
+    values: Sequence[Any]
+    keys: Sequence[bytes]
+    literal: bool
 
 
 class Written(NamedTuple):

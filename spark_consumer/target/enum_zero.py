@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import re
+from collections.abc import Callable
 
 import pymysql
 
@@ -19,8 +20,11 @@ _COLUMN = re.compile(r"[^']*'(.+)' at row \d+", re.DOTALL)
 _LAX = SQL_MODE.replace("STRICT_ALL_TABLES,", "")
 
 
-def write_zeros(session: Session, sql: bytes, structure: TableStructure) -> int | None:
+def write_zeros(session: Session, run: Callable[[], int], structure: TableStructure) -> int | None:
     """Run a statement that was refused with ``TRUNCATED`` again, without strict mode.
+
+    Args:
+        run: runs it, and returns the number of affected rows.
 
     Returns the number of affected rows; None if the refusal stands, and then the caller has to roll back.
     Raises pymysql.MySQLError.
@@ -32,7 +36,7 @@ def write_zeros(session: Session, sql: bytes, structure: TableStructure) -> int 
         return None
     session.execute(f"SET SESSION sql_mode = '{_LAX}', max_error_count = 65535")
     try:
-        affected = session.execute(sql)
+        affected = run()
         warnings = session.rows("SHOW WARNINGS")
         count = int(session.value("SELECT @@warning_count"))
     finally:

@@ -10,9 +10,10 @@ LOST = frozenset(
 )
 #: the transaction was rolled back by a lock conflict; a retry can succeed
 VICTIM = frozenset({1205, 1213, 3101, 3572})
-#: the server accepts no connection or no write for now: too many connections, read-only, disk full, no memory
+#: the server accepts no connection or no write for now: too many connections or prepared statements, read-only, disk
+#: full, no memory
 BUSY = frozenset(
-    {1021, 1026, 1037, 1038, 1040, 1041, 1114, 1129, 1135, 1203, 1226, 1290, 1598, 1792, 1836, 3100}
+    {1021, 1026, 1037, 1038, 1040, 1041, 1114, 1129, 1135, 1203, 1226, 1290, 1461, 1598, 1792, 1836, 3100}
 )
 #: the account lacks a privilege
 DENIED = frozenset({1044, 1045, 1142, 1143, 1227, 1370, 1419, 1698})

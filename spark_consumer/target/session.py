@@ -6,7 +6,7 @@ import contextlib
 import re
 import socket
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Literal
 
 import pymysql
@@ -41,6 +41,8 @@ _SETTINGS = (
 )
 
 
+#: statements that a session keeps prepared: a table's whole ones, and some last ones
+_MOST_PREPARED = 16
 _SEVERAL, _SINGLE = b"\0\0", b"\1\0"  # the values of COM_SET_OPTION: MYSQL_OPTION_MULTI_STATEMENTS_ON, _OFF
 _KILLED = (1317, "Query execution was interrupted")
 _CHANGE = re.compile(
@@ -69,6 +71,7 @@ class Session:
     flavor: Flavor
     version: tuple[int, ...]
     max_allowed_packet: int
+    _prepared: dict[bytes, bytes] = field(default_factory=dict)
 
     def execute(self, sql: str | bytes) -> int:
         """Run one statement. Returns the number of affected rows; for UPDATE, of matched rows."""
@@ -82,6 +85,20 @@ class Session:
         ):
             raise pymysql.OperationalError(*_KILLED)
         return affected
+
+    def execute_prepared(self, sql: bytes, values: bytes) -> int:
+        """Run a statement with parameters. Returns as ``execute``.
+
+        Args:
+            values: from ``schemas.sql.parameters.Parameters.joined``.
+        """
+        connection: Any = self.connection
+        if (number := self._prepared.pop(sql, None)) is None:
+            if len(self._prepared) >= _MOST_PREPARED:
+                connection.close_prepared(self._prepared.pop(next(iter(self._prepared))))
+            number = connection.prepare(sql)
+        self._prepared[sql] = number  # the newest
+        return int(connection.execute_prepared(number, values))
 
     def execute_together(self, statements: Sequence[bytes]) -> list[int]:
         """Run several statements that are sent as one text. Returns the number of affected rows of each.

@@ -19,11 +19,14 @@ from hypothesis import strategies as st
 from pymysql.connections import Connection
 
 from compose.databases import Database
+from schemas.access.server_connection import ServerConnection
 from schemas.errors import DecodeError
 from schemas.quote import quoted
 from schemas.sql.literals import SESSION_SETUP, compile_renderers
+from schemas.sql.parameters import compile_parameters
 from schemas.structure import TableStructure
 from schemas.types.json_sql import typed_literal
+from schemas.types.parameter import NoParameter
 from schemas.varint import encode_bytes, encode_long
 from schemas.wire.avro_schema import avro_name
 from tests.support.binlogs.binlog_rows import Row, binlog_end, event_types, rows_since
@@ -51,7 +54,8 @@ _AS_TEXT |= {f"{size}INT" for size in ("TINY", "SMALL", "MEDIUM", "", "BIG")}
 @pytest.fixture
 def values_db(upstream: Database) -> Iterator[Connection[Any]]:
     """A connection in a fresh database of this test."""
-    with upstream.connect(autocommit=False) as connection:
+    address: Any = {"host": "127.0.0.1", "port": upstream.port, "user": "root", "ssl_disabled": True}
+    with ServerConnection(**address, charset="utf8mb4", autocommit=False) as connection:
         _run(
             connection, "DROP DATABASE IF EXISTS val", "CREATE DATABASE val CHARACTER SET utf8mb4", "USE val"
         )
@@ -81,8 +85,9 @@ def _apply(connection: Connection[Any], row: Row, copy: bytes) -> None:
     renderers, keyed = _renderers(row.structure), bool(row.structure.key)
     table = copy + row.structure.table.encode()
     if row.op == "c":
-        columns, after = renderers.columns, renderers.after(row.value)
-        statement = b"INSERT INTO `%s` (%s) VALUES %s" % (table, columns, after)
+        head = b"INSERT INTO `%s` (%s) VALUES " % (table, renderers.columns)
+        _insert_by_parameters(connection, row, table, head)
+        statement = head + renderers.after(row.value)
     elif row.op == "d":
         match = b"%s IN (%s)" % (renderers.key_columns, renderers.key(row.key))
         if not keyed:
@@ -92,6 +97,28 @@ def _apply(connection: Connection[Any], row: Row, copy: bytes) -> None:
         match = renderers.match_key(row.key) if keyed else renderers.match_before(row.value)
         statement = b"UPDATE `%s` SET %s WHERE %s LIMIT 1" % (table, renderers.assignments(row.value), match)
     assert _affected(connection, statement) == 1, statement[:300]
+
+
+def _insert_by_parameters(connection: Connection[Any], row: Row, table: bytes, head: bytes) -> None:
+    """Insert a row with a prepared statement, and expect the same content as of its literals; both are taken back."""
+    parameters = compile_parameters(row.structure, tuple(c.name for c in row.structure.columns))
+    try:
+        values = parameters.joined([parameters.after(row.value)])
+    except NoParameter:
+        return
+    assert isinstance(connection, ServerConnection)
+    number = connection.prepare(head + parameters.row)
+    sums = []
+    for by_parameters in (False, True):
+        _run(connection, "SAVEPOINT one")
+        if by_parameters:
+            assert connection.execute_prepared(number, values) == 1
+        else:
+            _run(connection, head + _renderers(row.structure).after(row.value))
+        sums.append(_run(connection, b"CHECKSUM TABLE `%s`" % table))
+        _run(connection, "ROLLBACK TO one")
+    connection.close_prepared(number)
+    assert sums[0] == sums[1], row.structure
 
 
 def _content(connection: Connection[Any], table: str, types: dict[str, str]) -> list[Any]:

@@ -295,6 +295,13 @@ def test_an_answer_that_is_no_result_is_an_error_of_the_connection(mysql, answer
         describe(mysql.url)
 
 
+def test_a_statement_that_is_not_prepared_is_an_error_of_the_connection(mysql):
+    connection = ServerConnection(host="127.0.0.1", port=mysql.url.port, user="x")
+    # The fake upstream answers with OK, which has no number of a statement.
+    with pytest.raises(pymysql.MySQLError, match="Malformed"):
+        connection.prepare(b"INSERT INTO t VALUES (?)")
+
+
 def test_an_answer_without_an_end_is_given_up(mysql):
     connection = ServerConnection(host="127.0.0.1", port=mysql.url.port, user="x", max_answer=1 << 20)
     mysql.answers["endless"] = result_set([["a"]])[: -len(framed(b"\xfe\0\0\2\0", 1))] + b"".join(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spark_consumer.plan.statements import Limits, merged_deletes, merged_inserts
+from spark_consumer.plan.statements import Limits, insert_head, merged, merged_deletes
 from spark_consumer.rows.compact import compact
 
 Table = dict[bytes, bytes]
@@ -74,7 +74,7 @@ def test_delete_and_insert_become_a_replacement() -> None:
 
 @given(st.lists(st.binary(min_size=1, max_size=40)), st.integers(1, 60), st.integers(1, 7))
 def test_merging_keeps_every_row_and_its_order(rows: list[bytes], max_bytes: int, max_rows: int) -> None:
-    made = list(merged_inserts(b"`d`.`t`", b"`a`", rows, Limits(max_rows, max_bytes)))
+    made = list(merged(insert_head(b"`d`.`t`", b"`a`"), rows, b"", Limits(max_rows, max_bytes)))
     assert sum(one.rows for one in made) == len(rows)
     assert all(one.rows <= max_rows for one in made)
     head = len(b"INSERT INTO `d`.`t` (`a`) VALUES ")
