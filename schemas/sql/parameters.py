@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import NamedTuple
 
 from schemas.codegen import compile_function, indent
 from schemas.sql.literals import Filled, literal_lines, literal_names
@@ -20,38 +21,50 @@ from schemas.wire.avro_schema import AFTER_AT
 #: the most parameters of a statement
 MOST = 65_535
 
-#: a row's NULLs, a bit for each parameter, and the values of its other parameters
-Values = tuple[int, bytes]
+
+class PreparedRows(NamedTuple):
+    """Rows as values of a prepared statement.
+
+    Lists of numbers and bytes, since Python's collector would look at a tuple for each row.
+
+    Attributes:
+        places: the rows' places in the log; empty if nobody asked for them.
+        nulls: each row's NULLs, a bit for each parameter.
+        values: the values of each row's other parameters.
+    """
+
+    places: list[int]
+    nulls: list[int]
+    values: list[bytes]
 
 
 @dataclass(frozen=True)
 class Parameters:
     """How the rows of one structure become values of a prepared INSERT.
 
-    The functions take the value with a header of ``HEADER_SIZE`` bytes. They raise ``NoParameter`` if only a literal
-    can express the row.
+    The functions take values with headers of ``HEADER_SIZE`` bytes. They raise ``NoParameter`` if only a literal can
+    express one of the rows.
 
     Attributes:
         row: the placeholders of one row, in parentheses.
         types: the types of one row's parameters.
-        after: returns the values of the after image.
-        copied: also returns the row's place in the log; see ``compile_copied``.
+        after: converts the after images.
+        copied: also returns the rows' places in the log, see ``compile_copied``.
     """
 
     row: bytes
     types: bytes
-    after: Callable[[bytes], Values]
-    copied: Callable[[bytes], tuple[int, Values]]
+    after: Callable[[Sequence[bytes]], PreparedRows]
+    copied: Callable[[Sequence[bytes]], PreparedRows]
 
     @property
     def count(self) -> int:
         """The number of one row's parameters."""
         return len(self.types) // 2
 
-    def joined(self, rows: Sequence[Values]) -> bytes:
+    def joined(self, nulls: Sequence[int], values: Sequence[bytes]) -> bytes:
         """Return what follows the statement's number when it is executed for these rows."""
-        nulls = _nulls([nulls for nulls, _ in rows], self.count)
-        return b"".join((nulls, b"\1", self.types * len(rows), *(values for _, values in rows)))
+        return b"".join((_nulls(nulls, self.count), b"\1", self.types * len(values), *values))
 
 
 def _nulls(masks: Sequence[int], count: int) -> bytes:
@@ -82,23 +95,32 @@ def compile_parameters(
         else:
             lines = literal_lines(column, f"s{number}")
         body += lines
-    names = literal_names(structure.columns) | NAMES
+    names = literal_names(structure.columns) | NAMES | {"PreparedRows": PreparedRows}
     joined = "".join(f"s{number}, " for number, one in enumerate(structure.after_image) if one in chosen)
-    values = f"n, b''.join(({joined}))"
-    whole = "if p > len(v): raise EOFError('the row ends within a column')"
+    add = [
+        "if p > len(v): raise EOFError('the row ends within a column')",
+        "add_null(n)",
+        f"add_values(b''.join(({joined})))",
+    ]
     # As in ``compile_copied``.
-    place = ["p += 1", *read_lines("m"), *read_lines("e")]
+    add_place = ["p += 1", *read_lines("m"), *read_lines("e"), "add_place(e << 40 | m)"]
 
-    def make(name: str, lines: list[str], result: str) -> Callable[[bytes], tuple[int, bytes]]:
-        every = [*body, *lines, whole, f"return {result}"]
-        return compile_function(name, "v", every, names, f"<{name} of {structure.name}>")
+    def make(name: str, rest: list[str]) -> Callable[[Sequence[bytes]], PreparedRows]:
+        lines = [
+            "places = []; nulls = []; values = []",
+            "add_place = places.append; add_null = nulls.append; add_values = values.append",
+            "for v in rows:",
+            *indent([*body, *rest]),
+            "return PreparedRows(places, nulls, values)",
+        ]
+        return compile_function(name, "rows", lines, names, f"<{name} of {structure.name}>")
 
     placeholders = [*(b"?" for _ in chosen), *(text for _, text in filled)]
     return Parameters(
         row=b"(" + b",".join(placeholders) + b")",
         types=types,
-        after=make("parameters", [], values),
-        copied=make("copied_parameters", place, f"e << 40 | m, ({values})"),  # type: ignore[arg-type]
+        after=make("parameters", add),
+        copied=make("copied_parameters", [*add_place, *add]),
     )
 
 

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
-from itertools import islice
+from itertools import chain, islice
+from typing import TypeVar
 
 import structlog
 
@@ -43,6 +44,7 @@ from spark_consumer.rows.results import (
 from spark_consumer.rows.slice_rows import SliceRows, verify
 from spark_consumer.target.session import Flavor
 
+_T = TypeVar("_T")
 _log = structlog.get_logger()
 TableStatements = tuple[tuple[TablePlan, Statement], ...]
 
@@ -302,17 +304,26 @@ def assemble_copy(slice_: Slice, plan: SlicePlan, results: Sequence[Result]) -> 
     found: dict[tuple[int, bool], list[CopiedRows]] = {}
     for one in results:
         if isinstance(one, CopiedRows):
-            found.setdefault((one.table, one.literal), []).append(one)
+            found.setdefault((one.table, one.nulls is None), []).append(one)
     copied: list[CopiedStatement] = []
     for (index, literal), parts in found.items():
         table = plan.tables[index]
-        rows = sorted(row for one in parts for row in zip(one.places, one.values, one.keys, strict=True))
-        values, keys = (values for _, values, _ in rows), (key for _, _, key in rows)
-        inserts = TableRenderer(index, table).copied_inserts(values, plan.limits, literal=literal)
+        places, keys = _joined(one.places for one in parts), _joined(one.keys for one in parts)
+        nulls, values = _joined(one.nulls or [] for one in parts), _joined(one.values for one in parts)
+        order = sorted(range(len(places)), key=places.__getitem__)
+        inserts = TableRenderer(index, table).copied_inserts(
+            None if literal else [nulls[row] for row in order], [values[row] for row in order], plan.limits
+        )
+        coming = (keys[row] for row in order)
         copied += (
-            CopiedStatement(table, insert, list(islice(keys, insert.rows)), plan.limits) for insert in inserts
+            CopiedStatement(table, insert, list(islice(coming, insert.rows)), plan.limits)
+            for insert in inserts
         )
     return copied
+
+
+def _joined(lists: Iterable[Sequence[_T]]) -> list[_T]:
+    return list(chain.from_iterable(lists))
 
 
 def sort_results(slice_: Slice, plan: SlicePlan, results: Sequence[Result]) -> PreparedRows:

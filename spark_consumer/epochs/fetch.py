@@ -56,19 +56,22 @@ class _Connection(NamedTuple):
 _idle: list[_Connection] = []
 
 
-def _all_whole(messages: list[Any], offset_range: OffsetRange, at: int) -> bool:
-    """Whether these are whole rows of the range, from an offset on: nearly always, and quickly seen."""
+def _whole_rows(
+    messages: list[Any], offset_range: OffsetRange, at: int
+) -> tuple[list[bytes], list[bytes]] | None:
+    """Return keys and values if these are whole rows of the range, from an offset on: nearly always, and quickly."""
     if not messages or any(map(Message.error, messages)):
-        return False
+        return None
     first, last = messages[0].offset(), messages[-1].offset()
-    values = list(map(Message.value, messages))
-    return (
+    keys, values = list(map(Message.key, messages)), list(map(Message.value, messages))
+    are_whole = (
         at <= first <= last < offset_range.end
         and set(map(Message.partition, messages)) == {offset_range.partition}
-        and all(map(Message.key, messages))
+        and all(keys)
         and all(values)
         and max(map(len, values)) < LEAST_PART
     )
+    return (keys, values) if are_whole else None
 
 
 class RangeReadError(Exception):
@@ -217,13 +220,15 @@ class TopicReader:
         at: int,
     ) -> int:
         """Keep the records of the range; return the offset to continue from."""
-        if subset.total == 1 and not joiner.incomplete and _all_whole(messages, offset_range, at):
-            keys += map(Message.key, messages)
-            values += map(Message.value, messages)
-            found = list(map(Message.offset, messages))
+        whole = None
+        if subset.total == 1 and not joiner.incomplete:
+            whole = _whole_rows(messages, offset_range, at)
+        if whole is not None:
+            keys += whole[0]
+            values += whole[1]
             if offsets is not None:
-                offsets += found
-            messages, at = [], found[-1] + 1
+                offsets += map(Message.offset, messages)
+            messages, at = [], messages[-1].offset() + 1
         for message in messages:
             if (error := message.error()) is not None:
                 if error.retriable() or error.code() in _PASSING:

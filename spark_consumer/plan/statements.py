@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from schemas.ddl.lexer import Flavor
 from schemas.quote import quoted
-from schemas.sql.parameters import MOST, Parameters, Values
+from schemas.sql.parameters import MOST, Parameters
 
 #: the most rows of a prepared statement; more do not make it cheaper
 PREPARED_ROWS = 512
@@ -58,26 +58,27 @@ def merged(
 
 
 def prepared(
-    head: bytes, items: Iterable[Values], tail: bytes, limits: Limits, parameters: Parameters
+    head: bytes,
+    nulls: Sequence[int],
+    values: Sequence[bytes],
+    tail: bytes,
+    limits: Limits,
+    parameters: Parameters,
 ) -> Iterator[Statement]:
-    """Yield prepared statements ``head (?,…),(?,…),… tail`` within the limits, with their values."""
-    taken: list[Values] = []
-    size = 0
+    """Yield prepared statements ``head (?,…),(?,…),… tail`` within the limits, with the values of ``PreparedRows``."""
     most = max(1, min(limits.max_rows, PREPARED_ROWS, MOST // max(1, parameters.count)))
     beside = len(parameters.row) + len(parameters.types) + parameters.count
-
-    def statement() -> Statement:
-        sql = head + b",".join([parameters.row] * len(taken)) + tail
-        return Statement(sql, len(taken), parameters.joined(taken))
-
-    for item in items:
-        if taken and (size + len(item[1]) + beside > limits.max_bytes or len(taken) == most):
-            yield statement()
-            taken, size = [], 0
-        taken.append(item)
-        size += len(item[1]) + beside
-    if taken:
-        yield statement()
+    begin = end = 0
+    while begin < len(values):
+        size = 0
+        while end < len(values) and end - begin < most:
+            size += len(values[end]) + beside
+            if end > begin and size > limits.max_bytes:
+                break
+            end += 1
+        sql = head + b",".join([parameters.row] * (end - begin)) + tail
+        yield Statement(sql, end - begin, parameters.joined(nulls[begin:end], values[begin:end]))
+        begin = end
 
 
 def merged_deletes(

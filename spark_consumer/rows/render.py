@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from functools import cached_property
 from itertools import chain, compress, islice
 from operator import itemgetter
-from typing import Any
 
 from zlib_ng.zlib_ng import crc32
 
@@ -132,15 +131,11 @@ def _copied(
     """Yield rows of copies. Raises ValueError for another change."""
     if not {_READ}.issuperset(map(_OPERATION, values)):
         raise ValueError("the record is not a row of a copy")
-    rows, headers = zip(keys, values, strict=True), set(map(_HEADER, values))
-    if len(headers) == 1:
-        tables[headers.pop()].gone += rows
-    else:
-        for row in rows:
-            tables[row[1][:HEADER_SIZE]].gone.append(row)
-    for table in tables.values():
+    headers = list(map(_HEADER, values))
+    for header in dict.fromkeys(headers):
+        table, chosen = tables[header], [one == header for one in headers]
         if table.plan.mode is not ApplyMode.SKIP:
-            yield from table.copied(plan)
+            yield from table.copied(list(compress(keys, chosen)), list(compress(values, chosen)))
 
 
 def within(
@@ -247,11 +242,11 @@ class TableRenderer:
         coming, after = iter(rows), self.parameters.after
         while block := list(islice(coming, PREPARED_ROWS)):
             try:
-                values = list(map(after, block))
+                _, nulls, values = after(block)
             except NoParameter:
                 yield from self._as_literals(head, block, tail, limits)
             else:
-                yield from prepared(head, values, tail, limits, self.parameters)
+                yield from prepared(head, nulls, values, tail, limits, self.parameters)
 
     @cached_property
     def copied_literals(self) -> Callable[[bytes], tuple[int, bytes]]:
@@ -288,24 +283,26 @@ class TableRenderer:
         deletes = merged_deletes(target, self.find_columns, gone, limits)
         return deletes, updates, make(insert_head(target, self.renderers.columns), written, b"", limits)
 
-    def copied(self, plan: SlicePlan) -> Iterator[CopiedRows]:
+    def copied(self, keys: Sequence[bytes], values: Sequence[bytes]) -> Iterator[CopiedRows]:
         """Yield the table's rows of a copy."""
-        for begin in range(0, len(self.gone), PREPARED_ROWS):
-            keys, values = zip(*self.gone[begin : begin + PREPARED_ROWS], strict=True)
-            found: list[tuple[int, Any]] | None = None
+        for begin in range(0, len(keys), PREPARED_ROWS):
+            its_keys, block = keys[begin : begin + PREPARED_ROWS], values[begin : begin + PREPARED_ROWS]
             if self.plan.writable:
                 with suppress(NoParameter):
-                    found = list(map(self.parameters.copied, values))
-            literal = found is None
-            places, rows = zip(*(found or map(self.copied_literals, values)), strict=True)
-            yield CopiedRows(self.index, places, rows, keys, literal)
+                    yield CopiedRows(self.index, *self.parameters.copied(block), its_keys)
+                    continue
+            rows = list(map(self.copied_literals, block))
+            places, literals = [place for place, _ in rows], [text for _, text in rows]
+            yield CopiedRows(self.index, places, None, literals, its_keys)
 
-    def copied_inserts(self, rows: Iterable[Any], limits: Limits, *, literal: bool) -> Iterator[Statement]:
-        """Yield INSERTs of rows of a copy."""
+    def copied_inserts(
+        self, nulls: Sequence[int] | None, values: Sequence[bytes], limits: Limits
+    ) -> Iterator[Statement]:
+        """Yield INSERTs of rows of a copy; the arguments are those of ``CopiedRows``."""
         head = insert_head(self.plan.target, self.renderers.columns)
-        if literal:
-            return merged(head, rows, b"", limits)
-        return prepared(head, rows, b"", limits, self.parameters)
+        if nulls is None:
+            return merged(head, values, b"", limits)
+        return prepared(head, nulls, values, b"", limits, self.parameters)
 
     def copied_deletes(self, keys: Iterable[bytes], limits: Limits) -> Iterator[Statement]:
         """Yield DELETEs of rows of a copy."""

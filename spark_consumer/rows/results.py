@@ -6,7 +6,7 @@ There may be one for each row, so they are named tuples: a dataclass costs three
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 
 class RowTally(NamedTuple):
@@ -59,15 +59,16 @@ class CopiedRows(NamedTuple):
 
     Attributes:
         places: where each is in the log, as numbers that grow.
-        values: for each the values of an INSERT: in parentheses, or ``Values`` of a prepared one.
+        nulls: see ``schemas.sql.parameters.PreparedRows``; None if the values are literals.
+        values: for each the values of an INSERT, or of a prepared one.
         keys: the Kafka key of each.
     """
 
     table: int
-    places: Sequence[int]
-    values: Sequence[Any]
+    places: list[int]
+    nulls: list[int] | None
+    values: list[bytes]
     keys: Sequence[bytes]
-    literal: bool
 
 
 class Written(NamedTuple):

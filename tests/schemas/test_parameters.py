@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from hypothesis import given
 from hypothesis import strategies as st
 
-from schemas.sql.parameters import Parameters
+from schemas.sql.parameters import Parameters, PreparedRows
 from schemas.types.codec import read_counted_field
 from schemas.types.parameter import LENGTH, STRING, length_prefix
 
@@ -19,17 +21,17 @@ from schemas.types.parameter import LENGTH, STRING, length_prefix
 )
 def test_the_nulls_of_many_rows_are_one_bitmap(case: tuple[int, list[int]]) -> None:
     count, masks = case
-    rows = [(mask, b"%d;" % number) for number, mask in enumerate(masks)]
+    values = [b"%d;" % number for number in range(len(masks))]
     parameters = Parameters(b"", STRING * count, _unused, _unused)
     size = (count * len(masks) + 7) // 8
-    joined = parameters.joined(rows)
+    joined = parameters.joined(masks, values)
     bits = "".join(f"{mask:0{count}b}"[::-1] for mask in masks)
     assert joined[:size] == int(bits[::-1], 2).to_bytes(size, "little")
-    assert joined[size:] == b"\1" + STRING * count * len(masks) + b"".join(values for _, values in rows)
+    assert joined[size:] == b"\1" + STRING * count * len(masks) + b"".join(values)
 
 
-def _unused(value: bytes) -> tuple[int, bytes]:
-    raise AssertionError(value)
+def _unused(rows: Sequence[bytes]) -> PreparedRows:
+    raise AssertionError(rows)
 
 
 @given(st.sampled_from([0, 1, 250, 251, 252, 65_535, 65_536, (1 << 24) - 1, 1 << 24, 1 << 32]))
