@@ -20,7 +20,7 @@ from bench.cluster import measure_cluster
 from bench.copy import TURNS, measure_copy
 from bench.copy_result import print_copy
 from bench.lag import measure_lag
-from bench.processes import run_part
+from bench.processes import run_part, running_kafka
 from bench.report import BacklogResult, Result, Turn, print_backlogs, print_table, write_merged
 from bench.shapes import SHAPES
 from compose.databases import MySQL
@@ -196,9 +196,7 @@ def _backlog_and_kafka(
     with ExitStack() as stack:
         talk.print(f"creating a backlog of {rows:,} row events: {name}")
         stack.callback(_stop_servers, directory)
-        kafka = Kafka(directory / "kafka")
-        stack.callback(kafka.stop)
-        kafka.start()
+        kafka = stack.enter_context(running_kafka(directory / "kafka"))
         more: tuple[str, ...] = ()
         prepare = None
         if with_debezium:

@@ -15,7 +15,7 @@ from bench import copy_lag, probe
 from bench.copy_result import CopyResult, CopyTurn
 from bench.drain import PAUSE_S, Ask, kept_connection, wait_until
 from bench.meter import Meter
-from bench.processes import measured
+from bench.processes import measured, running_kafka
 from compose.databases import MySQL
 from compose.kafka import Kafka
 from producer.kafka.connection import KafkaConnection
@@ -42,9 +42,7 @@ def measure_copy(directory: Path, rows: int, turns: int, talk: Console) -> CopyR
         stack.callback(upstream.kill)
         upstream.start()
         fill(upstream, rows)
-        kafka = Kafka(directory / "kafka")
-        stack.callback(kafka.stop)
-        kafka.start()
+        kafka = stack.enter_context(running_kafka(directory / "kafka"))
         result = CopyResult(rows)
         for turn in range(1, turns + 1):
             talk.print(f"turn {turn} of {turns}: Tailrace")

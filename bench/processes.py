@@ -8,7 +8,10 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from confluent_kafka import Producer
+
 from bench.meter import Meter, Usage
+from compose.kafka import Kafka
 from compose.processes import Program
 
 _PATIENCE_S = 900.0
@@ -35,6 +38,20 @@ def measured(name: str, arguments: list[str], directory: Path) -> Iterator[Measu
         yield program
     finally:
         program.kill_all()
+
+
+@contextlib.contextmanager
+def running_kafka(directory: Path) -> Iterator[Kafka]:
+    """Run a broker that has already served a transaction: its very first one takes a second, to create a topic."""
+    kafka = Kafka(directory)
+    try:
+        kafka.start()
+        Producer({"bootstrap.servers": kafka.bootstrap, "transactional.id": "first"}).init_transactions(
+            _PATIENCE_S
+        )
+        yield kafka
+    finally:
+        kafka.stop()
 
 
 def run_part(part: str, settings: dict[str, Any], directory: Path) -> tuple[dict[str, Any], Usage]:
