@@ -170,6 +170,19 @@ def _full_match(columns: tuple[Column, ...], prefix: str, documents: tuple[str, 
     return _join(parts)
 
 
+def exact_columns(structure: TableStructure, documents: tuple[str, ...]) -> bytes:
+    """Return the expressions that ``match_before`` compares: rows with equal ones are not told apart by it."""
+    found: list[bytes] = []
+    for column in structure.before_image:
+        name = quoted(column.name).encode()
+        if column.name in documents:
+            found.append(b"CAST(CAST(" + name + b" AS CHAR) AS BINARY)")
+        elif not column.is_row_hash:
+            # A name may hold the operator, but nothing behind the operator holds a name.
+            found.append(codec_of(column).predicate(column, name)[0].rpartition(b" <=> ")[0])
+    return b",".join(found)
+
+
 def _sign_of_zero(name: bytes, variable: str) -> str:
     """Return the expression that distinguishes 0 from -0, which the server's comparison does not."""
     signed = b" AND CAST(" + name + b" AS CHAR) LIKE '%-%'"
@@ -269,6 +282,28 @@ def compile_copied(
     ]
     return compile_function(
         "copied", "v", body, literal_names(structure.columns), f"<copied of {structure.name}>"
+    )
+
+
+@lru_cache(maxsize=1024)
+def compile_images(structure: TableStructure) -> Callable[[bytes], tuple[bytes | None, bytes | None]]:
+    """Generate a function that returns the bytes of a value's after and before image, None for one that it lacks."""
+
+    def image(name: str, columns: tuple[Column, ...]) -> list[str]:
+        return ["q0 = p", *image_lines(columns, "s"), f"{name} = v[q0:p]"]
+
+    body = [
+        f"p = {AFTER_AT + 1}; after = before = None",
+        f"if v[{AFTER_AT}]:",
+        *indent(image("after", structure.after_image)),
+        "b = v[p]; p += 1",
+        "if b:",
+        *indent(image("before", structure.before_image)),
+        "if p > len(v): raise EOFError('the row ends within a column')",
+        "return after, before",
+    ]
+    return compile_function(
+        "images", "v", body, literal_names(structure.columns), f"<images of {structure.name}>"
     )
 
 

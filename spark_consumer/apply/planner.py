@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 
 from schemas.errors import EventId
@@ -55,6 +55,7 @@ class Planner:
         self._catalog = TargetCatalog()
         self._foreign = ForeignKeyCatalog()
         self._in_parts = config.workers > 1
+        self._in_order: set[QualifiedName] | None = set() if config.consistency == "batch" else None
         self._by_tables = config.causality == "tables"
         self._max_rows = config.statement_rows if config.multiple_rows else 1
 
@@ -96,6 +97,7 @@ class Planner:
             is_repeat=is_repeat,
             unfinished=downstream.unfinished,
             incomplete=slice_.incomplete,
+            by_image=lambda name: self._in_order is not None and name not in self._in_order,
         )
         check_copied(plan, slice_)
         if is_repeat:
@@ -120,6 +122,11 @@ class Planner:
         touched = [table for logged in slice_.epochs for table in logged.record.tables]
         updated = frozenset((table.db, table.table) for table in touched if table.updates)
         return replace(plan, causality=replace(causality, updated=updated))
+
+    def in_order(self, tables: Collection[QualifiedName]) -> None:
+        """From now on apply the changes of these tables without a key in the upstream's order."""
+        if self._in_order is not None:
+            self._in_order.update(tables)
 
     def forget(self) -> None:
         """Invalidate the cached tables after a DDL."""

@@ -82,6 +82,11 @@ class Writes:
         return merged + sum(one.rows for one in self.ordered)
 
     @property
+    def by_image(self) -> set[QualifiedName]:
+        """The downstream's tables whose rows are compacted by their images."""
+        return {table.target_name for table, _ in self.merged if table.by_image}
+
+    @property
     def tables(self) -> dict[QualifiedName, TablePlan]:
         """The downstream's tables to which they write, by name."""
         merged = [table for table, _ in self.merged]
@@ -331,13 +336,7 @@ def sort_results(slice_: Slice, plan: SlicePlan, results: Sequence[Result]) -> P
 
     def merged(kind: type[Deletes | Updates | Inserts]) -> TableStatements:
         found = (one for one in results if isinstance(one, kind))
-        return tuple(
-            (
-                plan.tables[one.table],
-                Statement(one.sql, one.rows, None if isinstance(one, Deletes) else one.values),
-            )
-            for one in found
-        )
+        return tuple((plan.tables[one.table], _statement(one)) for one in found)
 
     in_order = ordered_rows(plan, (one for one in results if isinstance(one, OrderedChange)))
     traced = {EventId(one.epoch, one.seq): one for one in results if isinstance(one, TracedRow)}
@@ -354,6 +353,12 @@ def sort_results(slice_: Slice, plan: SlicePlan, results: Sequence[Result]) -> P
     own = [*ordered, *(step.statement for one in steps for step in one.steps)]
     row_counts = row_counts_of(slice_, plan, results, in_order, [replace(writes, ordered=tuple(own))])
     return PreparedRows(slice_, writes, row_counts, nontransactional=steps, events=events)
+
+
+def _statement(one: Deletes | Updates | Inserts) -> Statement:
+    if isinstance(one, Deletes):
+        return Statement(one.sql, one.rows, different=one.different)
+    return Statement(one.sql, one.rows, one.values)
 
 
 def steps_of(

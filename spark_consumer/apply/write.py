@@ -208,6 +208,10 @@ def _run(
     if statement.size >= session.max_allowed_packet:
         raise _too_large(statement.size, session.max_allowed_packet, place)
     try:
+        if statement.different is not None:
+            found = int(session.value(statement.different.decode(errors="surrogateescape")))
+            if found != statement.rows:
+                raise _other_rows(counted(found, "different row"), statement, place)
         affected = _execute(session, table, statement)
         if in_place:
             affected = session.duplicates
@@ -227,16 +231,19 @@ def _run(
             statement=_shown(statement.sql, 2000),
         )
     if not free and ((affected < statement.rows and not may_miss) or exceeds):
-        raise RowRefused(
-            "TR603",
-            f"a statement changed {counted(affected, 'row')} where the log implies {statement.rows}:"
-            f" {_shown(statement.sql)}",
-            where=place,
-            hint="the downstream's rows differ from the upstream's; `tailrace compare` lists them",
-            applied=NOTHING_APPLIED,
-            statement=_shown(statement.sql, 2000),
-        )
+        raise _other_rows(counted(affected, "row"), statement, place)
     return affected
+
+
+def _other_rows(changed: str, statement: Statement, place: Where) -> RowRefused:
+    return RowRefused(
+        "TR603",
+        f"a statement changed {changed} where the log implies {statement.rows}: {_shown(statement.sql)}",
+        where=place,
+        hint="the downstream's rows differ from the upstream's; `tailrace compare` lists them",
+        applied=NOTHING_APPLIED,
+        statement=_shown(statement.sql, 2000),
+    )
 
 
 def run_operators_statement(session: Session, sql: str, where: Where) -> None:

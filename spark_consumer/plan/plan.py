@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, replace
 from enum import Enum
 
@@ -78,6 +78,7 @@ class TablePlan:
         any_order: whether rows of a copy can be inserted in any order, many with one statement.
         by_predicate: whether rows are found by predicates, because a list of keys may miss some.
         in_place: the kind of server if changed rows can be changed in place; None if they are deleted and inserted.
+        by_image: whether the rows of a table without a key are compacted by their images.
     """
 
     header: bytes
@@ -105,6 +106,7 @@ class TablePlan:
     any_order: bool = False
     by_predicate: bool = False
     in_place: Flavor | None = None
+    by_image: bool = False
 
     @property
     def name(self) -> str:
@@ -134,6 +136,10 @@ class TablePlan:
     def insert_columns(self) -> tuple[str, ...]:
         """The columns that an INSERT names."""
         return (*self.writable, *(name for name, _ in self.filled))
+
+    def in_order(self) -> TablePlan:
+        """Return the plan with changes that are made in the upstream's order."""
+        return replace(self, mode=ApplyMode.ORDERED, by_image=False)
 
     @property
     def filter(self) -> RowFilter | None:
@@ -166,10 +172,10 @@ class SlicePlan:
     def row_by_row(self) -> SlicePlan:
         """Return the plan with one traced statement for each row change, in the upstream's order."""
         tables = tuple(
-            replace(table, mode=ApplyMode.ORDERED) if table.mode is ApplyMode.COMPACT else table
-            for table in self.tables
+            table.in_order() if table.mode is ApplyMode.COMPACT else table for table in self.tables
         )
-        compacted = frozenset(table.header for table in self.tables if table.mode is ApplyMode.COMPACT)
+        compact = (table for table in self.tables if table.mode is ApplyMode.COMPACT and not table.by_image)
+        compacted = frozenset(table.header for table in compact)
         limits = replace(self.limits, max_rows=1)
         return replace(self, tables=tables, limits=limits, traced=True, compacted=compacted)
 
@@ -227,6 +233,7 @@ def plan_slice(
     is_repeat: bool = False,
     unfinished: Collection[QualifiedName] = (),
     incomplete: Collection[QualifiedName] = (),
+    by_image: Callable[[QualifiedName], bool] = lambda name: False,
 ) -> SlicePlan:
     """Plan each structure against the downstream's table.
 
@@ -236,6 +243,7 @@ def plan_slice(
         is_repeat: whether the slice is reapplied after a rewind.
         unfinished: tables in which an interrupted attempt has left rows, even if they have transactions now.
         incomplete: the upstream's tables of which a copy runs in the slice.
+        by_image: whether the rows of this downstream table may be compacted by their images if it has no key.
 
     Raises:
         DownstreamError: a table cannot hold the rows.
@@ -251,6 +259,8 @@ def plan_slice(
         else:
             merged = into[name] > 1 or rules.router.merges(*name)
             table = _plan_table(header, structure, targets[name], name, rules, where, merged, unfinished)
+            if table.by_image and (is_repeat or safe or not by_image(name)):
+                table = table.in_order()
             copied = (structure.db, structure.table) in incomplete
             safely = (safe or copied) and table.locator.find is not RowMatch.WHOLE
             table = replace(table, safe=safely, incomplete=copied, is_repeat=is_repeat, gives_way=is_repeat)
@@ -264,9 +274,7 @@ def _level(tables: list[TablePlan]) -> tuple[TablePlan, ...]:
     """Give all tables that go into one downstream table the same mode, because rows may move between them."""
     ordered = {table.target_name for table in tables if table.mode is ApplyMode.ORDERED}
     return tuple(
-        replace(table, mode=ApplyMode.ORDERED)
-        if table.mode is ApplyMode.COMPACT and table.target_name in ordered
-        else table
+        table.in_order() if table.mode is ApplyMode.COMPACT and table.target_name in ordered else table
         for table in tables
     )
 
@@ -329,10 +337,14 @@ def _plan_table(
     if not transactional:
         _check_repeatable(target, locator, place)
     # Triggers must run for the upstream's kinds of changes, not for DELETE and INSERT instead of UPDATE.
-    apart = bool(extra or target.triggers) or not locator.sure
+    apart = bool(extra or target.triggers)
     ordered = apart or partial or not rules.compact
     # They would also lose values that an UPDATE's after image lacks. A DELETE needs only the key.
     ordered = ordered or bool(after and absent) or history or not transactional
+    # Of equal rows any one is meant, so only their number counts.
+    may_be_counted = structure.is_full and not (structure.key or target.keys or merged or target.in_family)
+    by_image = may_be_counted and not ordered
+    ordered = ordered or not (locator.sure or by_image)
     table = TablePlan(
         header,
         structure,
@@ -356,6 +368,7 @@ def _plan_table(
         any_order=not ordered and not merged and locator.find is RowMatch.KEY,
         by_predicate=misses_in_lists(structure, target, locator),
         in_place=target.flavor if not merged and _in_place(structure, target, locator) else None,
+        by_image=by_image,
     )
     # Report unsupported expressions here, not on an executor.
     _ = table.filter

@@ -29,11 +29,13 @@ class Statement:
 
     Attributes:
         values: of a prepared statement, what follows its number when it is executed.
+        different: a query for the number of different rows that it changes, if these must be ``rows``, too.
     """
 
     sql: bytes
     rows: int
     values: bytes | None = None
+    different: bytes | None = None
 
     @property
     def size(self) -> int:

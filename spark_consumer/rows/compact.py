@@ -13,11 +13,14 @@ The rules for two changes of one row, as in DM (a replacement is DELETE and INSE
 
 Safe mode makes no assumption about the previous state: each row is removed first if it exists, so INSERT is a
 replacement too, and INSERT + DELETE is a DELETE.
+
+Rows without a key have no identity. There the rows that are removed and written are counted by their images
+(``compact_images``): INSERT + DELETE of equal rows leave nothing, whichever of them came first.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from operator import itemgetter
 
@@ -29,6 +32,57 @@ _OPERATION = itemgetter(slice(OP_AT - 1, AFTER_AT + 1))
 _OPERATIONS = frozenset({b"\x02c\x02", b"\x02r\x02", b"\x02u\x02", b"\x02d\x00"})
 _INSERTS = frozenset(b"cr")
 _DELETE = ord("d")
+# Whether a record of an operation has an after and a before image.
+_HAS_IMAGES = {
+    ord("c"): (True, False),
+    ord("r"): (True, False),
+    ord("u"): (True, True),
+    ord("d"): (False, True),
+}
+
+
+#: returns the bytes of a record's after image and of its before image; None for one that it lacks
+Images = Callable[[bytes], tuple[bytes | None, bytes | None]]
+
+
+@dataclass(frozen=True)
+class NetImages:
+    """The net effect of changes of a table without a key, in which only the number of equal rows counts.
+
+    Attributes:
+        gone: records with the before images of rows to remove, and the number of these rows.
+        written: records with the after images of rows to write, one for each row.
+        saved: the number of changes of which no row is left.
+    """
+
+    gone: list[tuple[bytes, int]]
+    written: list[bytes]
+    saved: int
+
+
+def compact_images(values: Sequence[bytes], images: Images) -> NetImages:
+    """Return the net effect of changes in any order: how many more or fewer rows there are with each image.
+
+    Raises:
+        ValueError: a record's operation does not fit its images.
+    """
+    counts: dict[bytes, int] = {}
+    before_in: dict[bytes, bytes] = {}
+    after_in: dict[bytes, bytes] = {}
+    for value in values:
+        after, before = images(value)
+        if (after is not None, before is not None) != _HAS_IMAGES.get(value[OP_AT]):
+            raise ValueError("the record has no operation, or not its images")
+        if before is not None:
+            counts[before] = counts.get(before, 0) - 1
+            before_in[before] = value
+        if after is not None:
+            counts[after] = counts.get(after, 0) + 1
+            after_in[after] = value
+    gone = [(before_in[image], -count) for image, count in counts.items() if count < 0]
+    written = [after_in[image] for image, count in counts.items() for _ in range(count)]
+    rows = sum(count for _, count in gone) + len(written)
+    return NetImages(gone, written, max(0, len(values) - rows))
 
 
 @dataclass(frozen=True)

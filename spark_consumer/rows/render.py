@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import chain, compress, islice
 from operator import itemgetter
@@ -17,7 +17,9 @@ from schemas.sql.literals import (
     Renderers,
     RowSource,
     compile_copied,
+    compile_images,
     compile_renderers,
+    exact_columns,
     source_reader,
 )
 from schemas.sql.parameters import Parameters, compile_parameters
@@ -38,7 +40,7 @@ from spark_consumer.plan.statements import (
     prepared,
     updates_around,
 )
-from spark_consumer.rows.compact import NetChanges, compact
+from spark_consumer.rows.compact import NetChanges, compact, compact_images
 from spark_consumer.rows.results import (
     ALWAYS,
     IF_MISSING,
@@ -60,6 +62,8 @@ from spark_consumer.target.row_locator import CurrentRowTest, RowMatch, RowMatch
 _EVENTS = {ord("c"): "insert", ord("r"): "insert", ord("u"): "update", ord("d"): "delete"}
 _HEADER, _OPERATION = itemgetter(slice(0, HEADER_SIZE)), itemgetter(OP_AT)
 _UPDATE, _DELETE, _READ = ord("u"), ord("d"), ord("r")
+# The most rows that one DELETE looks for while it reads a whole table.
+_SCANNED_FOR = 500
 
 
 #: makes statements of what is around the rows, and of the rows
@@ -100,13 +104,20 @@ def render(plan: SlicePlan, rows: RangeRows) -> Iterator[Result]:
     if plan.copied:
         yield from _copied(plan, tables, keys, values)
         return
-    apart = {header for header, table in tables.items() if table.plan.mode is not ApplyMode.COMPACT}
+    apart = {
+        header
+        for header, table in tables.items()
+        if table.plan.mode is not ApplyMode.COMPACT or table.plan.by_image
+    }
     if apart:
         headers = list(map(_HEADER, values))
         chosen = [header in apart for header in headers]
         for key, value in zip(compress(keys, chosen), compress(values, chosen), strict=True):
             table = tables[value[:HEADER_SIZE]]
             table.check(key, value)
+            if table.plan.by_image:
+                table.gone.append((key, value))
+                continue
             if plan.traced or not table.plan.transactional:
                 yield table.traced(key, value)
             result = table.in_order(key, value)
@@ -114,6 +125,9 @@ def render(plan: SlicePlan, rows: RangeRows) -> Iterator[Result]:
                 yield result
         others = [not one for one in chosen]
         keys, values = list(compress(keys, others)), list(compress(values, others))
+        for table in tables.values():
+            if table.plan.by_image:
+                yield from table.counted(plan)
     net = compact(keys, values, frozenset(header for header, table in tables.items() if table.plan.safe))
     yield not_written(net, tables)
     for key, value in net.gone:
@@ -121,7 +135,7 @@ def render(plan: SlicePlan, rows: RangeRows) -> Iterator[Result]:
     for item in net.written:
         tables[item[1][:HEADER_SIZE]].written.append(item)
     for table in tables.values():
-        if table.plan.mode is ApplyMode.COMPACT:
+        if table.plan.mode is ApplyMode.COMPACT and not table.plan.by_image:
             yield from table.statements(plan)
 
 
@@ -220,8 +234,7 @@ class TableRenderer:
             self.gone = [item for item in self.gone if item[0] not in there]
             self.written = [item for item in self.written if item[0] not in there]
         written = [value for _, value in self.written]
-        few = min(len(changed) + len(written), plan.limits.max_rows) < FEW_ROWS
-        make = self._as_literals if few or not self.plan.writable else self._as_parameters
+        make = self._form(len(changed) + len(written), plan.limits)
         deletes, updates, inserts = self.merged(self._gone(), changed, written, plan.limits, make)
         yield from (Deletes(self.index, one.sql, one.rows) for one in deletes)
         yield from (Updates(self.index, one.sql, one.rows, one.values) for one in updates)
@@ -229,6 +242,35 @@ class TableRenderer:
             # Another row that has a unique value now is changed later, so it is written again too.
             sql = b"REPLACE" + one.sql[len(b"INSERT") :] if self.plan.gives_way else one.sql
             yield Inserts(self.index, sql, one.rows, one.values)
+
+    def counted(self, plan: SlicePlan) -> Iterator[Result]:
+        """Yield the DELETEs and INSERTs of rows without a key, which are in ``gone``."""
+        net = compact_images([value for _, value in self.gone], compile_images(self.plan.structure))
+        yield UnwrittenCounts(net.saved, 0)
+        match, limits = self.renderers.match_before, plan.limits
+        single = (b"(" + match(value) + b")" for value, count in net.gone if count == 1)
+        most = replace(limits, max_rows=min(limits.max_rows, _SCANNED_FOR))
+        exact = exact_columns(self.plan.structure, self.plan.documents)
+        for one in merged_deletes(self.plan.target, b"", single, most):
+            # Else one row might be there twice and another one be missing.
+            rows = b"SELECT DISTINCT " + exact + one.sql.removeprefix(b"DELETE")
+            different = b"SELECT COUNT(*) FROM (" + rows + b") AS d"
+            yield Deletes(self.index, one.sql, one.rows, different if one.rows > 1 else None)
+        for value, count in net.gone:
+            if count > 1:
+                sql = b"DELETE FROM " + self.plan.target + b" WHERE " + match(value) + b" LIMIT %d" % count
+                yield Deletes(self.index, sql, count)
+        head, make = (
+            insert_head(self.plan.target, self.renderers.columns),
+            self._form(len(net.written), limits),
+        )
+        yield from (
+            Inserts(self.index, one.sql, one.rows, one.values) for one in make(head, net.written, b"", limits)
+        )
+
+    def _form(self, rows: int, limits: Limits) -> Make:
+        few = min(rows, limits.max_rows) < FEW_ROWS
+        return self._as_literals if few or not self.plan.writable else self._as_parameters
 
     def _as_literals(
         self, head: bytes, rows: Iterable[bytes], tail: bytes, limits: Limits
@@ -319,16 +361,16 @@ class TableRenderer:
             return b""
         return self.renderers.key_columns if self._by_key else self.finder.columns
 
-    def _form(self, values: Render, predicate: Render) -> Render:
+    def _found(self, values: Render, predicate: Render) -> Render:
         return _bracketed(predicate) if self.plan.by_predicate else values
 
     @cached_property
     def _of_key(self) -> Render:
-        return self._form(self.renderers.key, self.renderers.match_key)
+        return self._found(self.renderers.key, self.renderers.match_key)
 
     @cached_property
     def _of_row(self) -> Render:
-        return self._form(self.finder.old, self.finder.match_old)
+        return self._found(self.finder.old, self.finder.match_old)
 
     def found_by(self, key: bytes, value: bytes) -> bytes:
         """Return the values of these columns for a row to remove."""
@@ -341,7 +383,7 @@ class TableRenderer:
         found = dict.fromkeys(self._of_row(value) for _, value in self.gone)
         if self.plan.safe:
             # When changes are applied again, rows may already have the state of a later change.
-            new = self._form(self.finder.new, self.finder.match_new)
+            new = self._found(self.finder.new, self.finder.match_new)
             found |= dict.fromkeys(new(value) for _, value in self.written)
         return found
 

@@ -29,11 +29,15 @@ class UnwrittenCounts(NamedTuple):
 
 
 class Deletes(NamedTuple):
-    """A DELETE of ``rows`` rows. ``table`` is the table's index in the plan, here and in the other kinds."""
+    """A DELETE of ``rows`` rows; ``different`` as in ``Statement``.
+
+    ``table`` is the table's index in the plan, here and in the other kinds.
+    """
 
     table: int
     sql: bytes
     rows: int
+    different: bytes | None = None
 
 
 class Updates(NamedTuple):

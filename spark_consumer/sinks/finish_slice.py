@@ -75,7 +75,9 @@ class UnappliedRows:
 
     def _prepared(self, *, row_by_row: bool) -> PreparedRows:
         first = self.workers[0]
-        planner = Planner(replace(self.config, compact=first.compact, worker_count=1))
+        # Also if the setting is another one by now: what a worker wrote in order is finished in order.
+        as_begun = replace(self.config, compact=first.compact, consistency="worker", worker_count=1)
+        planner = Planner(as_begun)
         plan = self.applier.connection.with_retries(
             lambda: planner.plan(self.slice_, self.structures, self.applier.downstream, row_by_row=row_by_row)
         )

@@ -158,6 +158,11 @@ class ServerSink:
         slice_ = prepared.slice_
         if not isinstance(error, RowRefused | DdlRefused):
             raise error
+        if isinstance(prepared, PreparedRows) and (counted := prepared.writes.by_image):
+            # One of several equal rows was to go, or what was removed is not what was written. In order, this is known.
+            _log.info("rows_in_order", tables=[".".join(name) for name in sorted(counted)], reason=str(error))
+            self._planner.in_order(counted)
+            return self.apply(self.plan(slice_, self._structures)())
         if isinstance(prepared, PreparedParts) and (ahead := self._applier.ahead()):
             # What several workers write side by side is finished as it was begun.
             assert self._rows is not None

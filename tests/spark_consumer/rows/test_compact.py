@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections import Counter
+
 from hypothesis import given
 from hypothesis import strategies as st
 
+from schemas.wire.avro_schema import OP_AT
 from spark_consumer.plan.statements import Limits, insert_head, merged, merged_deletes
-from spark_consumer.rows.compact import compact
+from spark_consumer.rows.compact import compact, compact_images
 
 Table = dict[bytes, bytes]
 
@@ -84,3 +87,41 @@ def test_merging_keeps_every_row_and_its_order(rows: list[bytes], max_bytes: int
 def test_a_row_larger_than_the_limit_is_a_statement() -> None:
     made = list(merged_deletes(b"`d`.`t`", b"`a`", [b"1", b"2" * 50, b"3"], Limits(100, 10)))
     assert [one.rows for one in made] == [1, 1, 1]
+
+
+_IMAGES = st.sampled_from([b"a", b"b", b"c"])
+_CHANGES = st.lists(
+    st.one_of(
+        st.tuples(st.just("c"), _IMAGES, st.none()),
+        st.tuples(st.just("d"), st.none(), _IMAGES),
+        st.tuples(st.just("u"), _IMAGES, _IMAGES),
+    ),
+    max_size=40,
+)
+
+
+@given(st.lists(_IMAGES, max_size=20), _CHANGES)
+def test_counted_images_give_the_same_rows_as_the_changes_in_order(
+    there: list[bytes], changes: list[tuple[str, bytes | None, bytes | None]]
+) -> None:
+    rows = Counter(there)
+    values, images = [], {}
+    for number, (op, after, before) in enumerate(changes):
+        if before is not None:
+            if not rows[before]:
+                continue
+            rows[before] -= 1
+        if after is not None:
+            rows[after] += 1
+        value = bytes(OP_AT) + op.encode() + b"%d" % number
+        values.append(value)
+        images[value] = (after, before)
+    net = compact_images(values, images.__getitem__)
+    made = Counter(there)
+    for value, count in net.gone:
+        _, before = images[value]
+        assert before is not None
+        made[before] -= count
+        assert made[before] >= 0
+    made.update(after for after, _ in map(images.__getitem__, net.written) if after is not None)
+    assert +made == +rows

@@ -1,0 +1,139 @@
+"""Tables without a key, whose rows are compacted by their images: only how many equal rows there are counts."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from random import Random
+
+import pytest
+
+from compose.databases import Database
+from schemas.errors import DownstreamError
+from spark_consumer.target.session import Session
+from tests.support.applying.binlog_applied import Channel, Epoch, definitions, epochs_since
+from tests.support.binlogs.binlog_rows import binlog_end
+from tests.support.names import own_name
+
+pytestmark = pytest.mark.servers
+
+_TABLE = (
+    "a INT, f DOUBLE, s VARCHAR(20) COLLATE utf8mb4_general_ci, g INT AS (a + 1) STORED, b BLOB, d DECIMAL(9, 2),"
+    " KEY (a)"
+)
+_VALUES = [
+    ["NULL", "0", "1", "2"],
+    ["0e0", "-0e0", "1.5e0"],
+    ["'cafe'", "'café'", "'CAFE'", "'cafe '", "NULL"],
+    ["X'00'", "NULL", "''"],
+    ["1.50", "0"],
+]
+
+
+@pytest.fixture
+def db(request: pytest.FixtureRequest, upstream: Database, downstream: Database) -> Iterator[str]:
+    name = own_name("nokey_", request, 30)
+    yield name
+    for server in (upstream, downstream):
+        server.execute(f"DROP DATABASE IF EXISTS {name}")
+
+
+def _row(random: Random) -> str:
+    return ",".join(random.choice(values) for values in _VALUES)
+
+
+def _changes(db: str, random: Random, count: int) -> Iterator[str]:
+    for _ in range(count):
+        kind = random.random()
+        if kind < 0.5:
+            rows = ",".join(f"({_row(random)})" for _ in range(random.randrange(1, 30)))
+            yield f"INSERT INTO {db}.t (a, f, s, b, d) VALUES {rows}"
+        elif kind < 0.75:
+            yield f"UPDATE {db}.t SET s = {random.choice(_VALUES[2])} WHERE a <=> {random.choice(_VALUES[0])} LIMIT 9"
+        else:
+            yield f"DELETE FROM {db}.t WHERE s <=> {random.choice(_VALUES[2])} LIMIT {random.randrange(1, 20)}"
+
+
+def _epochs_of(upstream: Database, db: str, *groups: list[str]) -> list[Epoch]:
+    begin = binlog_end(upstream)
+    upstream.execute(f"CREATE DATABASE {db}", f"CREATE TABLE {db}.t ({_TABLE})")
+    for number, statements in enumerate(groups):
+        upstream.execute("BEGIN", *statements, "COMMIT")
+        # A DDL ends the epoch.
+        upstream.execute(f"ALTER TABLE {db}.t COMMENT '{number}'")
+    return epochs_since(upstream, begin)
+
+
+@pytest.mark.parametrize("flavor", ["mysql", "mariadb"], indirect=True)
+@pytest.mark.parametrize("seed", range(4))
+def test_changes_of_equal_and_similar_rows_end_as_upstream(
+    upstream: Database, downstream: Database, db: str, seed: int
+) -> None:
+    random = Random(seed)
+    epochs = _epochs_of(upstream, db, *(list(_changes(db, random, 25)) for _ in range(4)))
+    Channel(downstream, db).apply(epochs)
+    assert definitions(downstream, db) == definitions(upstream, db)
+
+
+def test_distinct_rows_are_removed_together(
+    upstream: Database, downstream: Database, db: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sent: list[bytes] = []
+    run = Session.execute
+
+    def execute(session: Session, sql: str | bytes) -> int:
+        sent.append(sql.encode() if isinstance(sql, str) else sql)
+        return run(session, sql)
+
+    rows = ",".join(f"({number}, {number}, 'x{number}', NULL, 1)" for number in range(900))
+    epochs = _epochs_of(
+        upstream,
+        db,
+        [f"INSERT INTO {db}.t (a, f, s, b, d) VALUES {rows}"],
+        [
+            f"UPDATE {db}.t SET d = 2 WHERE a < 800",
+            f"INSERT INTO {db}.t (a, f) VALUES (9999, 1)",
+            f"DELETE FROM {db}.t WHERE a % 2",
+        ],
+    )
+    monkeypatch.setattr(Session, "execute", execute)
+    Channel(downstream, db).apply(epochs)
+    assert definitions(downstream, db) == definitions(upstream, db)
+    deletes = [sql for sql in sent if sql.startswith(b"DELETE FROM `" + db.encode())]
+    assert [sql.count(b" <=> ") // 5 for sql in deletes] == [500, 350]
+
+
+def test_a_row_that_is_missing_stops_the_channel_at_its_event(
+    upstream: Database, downstream: Database, db: str
+) -> None:
+    epochs = _epochs_of(
+        upstream,
+        db,
+        [f"INSERT INTO {db}.t (a, s) VALUES (1, 'a'), (2, 'b'), (3, 'c')"],
+        [f"DELETE FROM {db}.t WHERE a > 1", f"INSERT INTO {db}.t (a) VALUES (4)"],
+    )
+    channel = Channel(downstream, db)
+    channel.apply(epochs[:-3])
+    downstream.execute(f"UPDATE {db}.t SET s = 'other' WHERE a = 3")
+    with pytest.raises(DownstreamError) as stopped:
+        channel.apply(epochs)
+    assert stopped.value.code == "TR603"
+    assert stopped.value.where.event is not None
+    assert downstream.execute(f"SELECT a, s FROM {db}.t ORDER BY a") == [(1, "a"), (2, "b"), (3, "other")]
+
+
+def test_a_row_that_is_there_twice_is_not_taken_for_a_missing_one(
+    upstream: Database, downstream: Database, db: str
+) -> None:
+    epochs = _epochs_of(
+        upstream,
+        db,
+        [f"INSERT INTO {db}.t (a, s) VALUES (1, 'cafe'), (1, 'café')"],
+        [f"DELETE FROM {db}.t"],
+    )
+    channel = Channel(downstream, db)
+    channel.apply(epochs[:-3])
+    downstream.execute(f"UPDATE {db}.t SET s = 'cafe'")
+    with pytest.raises(DownstreamError) as stopped:
+        channel.apply(epochs)
+    assert stopped.value.code == "TR603"
+    assert downstream.execute(f"SELECT a, s FROM {db}.t") == [(1, "cafe"), (1, "cafe")]
