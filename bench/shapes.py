@@ -180,17 +180,17 @@ SHAPES: dict[str, Sysbench | Changes] = {
         tables=1,
         is_one=True,
     ),
-    "tables": Changes("a thousand tables", 200_000, _PLAIN, _PLAIN_ROW, _PLAIN_UPDATE, tables=1000, there=20),
+    "tables": Changes("a thousand tables", 400_000, _PLAIN, _PLAIN_ROW, _PLAIN_UPDATE, tables=1000, there=20),
     "columns": Changes(
         "a hundred columns of many types",
-        60_000,
+        200_000,
         ", ".join(f"c{n} {_TYPES[n % len(_TYPES)][0]}" for n in range(99)),
         ", ".join(_TYPES[n % len(_TYPES)][1] for n in range(99)),
         f"c3 = RAND() * 1e9, c11 = {_TEXT}, c19 = NOW(6), c36 = {_TEXT}, c74 = JSON_ARRAY(RAND())",
     ),
     "blobs": Changes(
         "BLOBs of a megabyte",
-        600,
+        900,
         "n INT NOT NULL, content LONGBLOB NOT NULL",
         # Cipher text, since random bytes come a kilobyte at a time.
         "RAND() * 1e9, AES_ENCRYPT(REPEAT('x', 1048560), RANDOM_BYTES(16), RANDOM_BYTES(16))",
@@ -202,16 +202,16 @@ SHAPES: dict[str, Sysbench | Changes] = {
     ),
     "indexes": Sysbench(
         "three secondary indexes",
-        200_000,
+        400_000,
         options=("--rand-type=uniform",),
         alter="ADD KEY (c), ADD KEY (pad)",
     ),
     "keyless": Changes(
-        "tables without a key", 20_000, _PLAIN, _PLAIN_ROW, _PLAIN_UPDATE, (5, 2, 3), there=300, key=""
+        "tables without a key", 100_000, _PLAIN, _PLAIN_ROW, _PLAIN_UPDATE, (5, 2, 3), there=300, key=""
     ),
     "partial": Changes(
         "minimal row images, and partial JSON",
-        200_000,
+        400_000,
         _DOCUMENT,
         _DOCUMENT_ROW,
         _DOCUMENT_UPDATE,
@@ -219,6 +219,6 @@ SHAPES: dict[str, Sysbench | Changes] = {
         # Not both in one session: a change of a document that is not in the log stops the producer (TR413).
         sessions=("binlog_row_image = MINIMAL", "binlog_row_value_options = PARTIAL_JSON"),
     ),
-    "json": Changes("JSON documents", 200_000, _DOCUMENT, _DOCUMENT_ROW, _DOCUMENT_UPDATE, (5, 5, 0)),
+    "json": Changes("JSON documents", 400_000, _DOCUMENT, _DOCUMENT_ROW, _DOCUMENT_UPDATE, (5, 5, 0)),
     "deletes": Changes("mostly deletes", 400_000, _PLAIN, _PLAIN_ROW, _PLAIN_UPDATE, (1, 0, 9)),
 }
