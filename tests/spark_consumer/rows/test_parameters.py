@@ -1,4 +1,4 @@
-"""Laws of the values of prepared statements; test_values.py compares them with literals on real servers."""
+"""Laws of the values of prepared statements; test_values.py of the schemas compares them with literals."""
 
 from __future__ import annotations
 
