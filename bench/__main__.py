@@ -31,7 +31,7 @@ from tailrace.service.console import console
 from tailrace.validate import compare_servers
 
 _OUT = Path(__file__).parent / "out"
-_COPIED_ROWS = 2_000_000
+_COPIED_ROWS = 4_000_000
 # The publisher and mysql-replication take turns, since a shared machine's speed may halve within seconds.
 _TURNS = 5
 talk = console(stderr=True)
