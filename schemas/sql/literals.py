@@ -16,7 +16,7 @@ import fastavro
 from schemas.codegen import compile_function, indent
 from schemas.quote import quoted
 from schemas.structure import Column, TableStructure
-from schemas.types import codec_of, literal_constants, union_tags
+from schemas.types import codec_of, literal_constants, with_tag
 from schemas.types.enum_set import ENUM
 from schemas.types.floating import DOUBLE, FLOAT, float_text
 from schemas.varint import read_lines, read_more
@@ -89,12 +89,7 @@ def literal_names(columns: tuple[Column, ...]) -> dict[str, Any]:
 def literal_lines(column: Column, target: str) -> list[str]:
     """Return lines that read one Avro value at ``v[p]`` into a SQL literal."""
     lines = codec_of(column).literal(column, target, 1 if column.nullable else 0)
-    if not union_tags(column)[0]:
-        return lines
-    read_tag = ["t = v[p]; p += 1"]
-    if not column.nullable:
-        return [*read_tag, *lines]
-    return [*read_tag, f"if not t: {target} = b'NULL'", "else:", *indent(lines)]
+    return with_tag(column, lines, f"{target} = b'NULL'")
 
 
 def image_lines(columns: tuple[Column, ...], prefix: str) -> list[str]:
@@ -155,11 +150,7 @@ def _full_match(columns: tuple[Column, ...], prefix: str, documents: tuple[str, 
             continue
         joint = b" AND " if parts else b""
         name = quoted(column.name).encode()
-        before, after = codec_of(column).predicate(column, name)
-        if column.name in documents:
-            # The server normalized the stored text, and normalizes this text in the same way.
-            before = b"CAST(CAST(" + name + b" AS CHAR) AS BINARY) <=> CAST(CAST(CAST("
-            after = b" AS JSON) AS CHAR) AS BINARY)"
+        before, after = _around_literal(column, documents)
         exact = f"{joint + before!r} + {prefix}{i} + {after!r}"
         if column.code in (FLOAT, DOUBLE):
             exact = f"{exact} + {_sign_of_zero(name, f'{prefix}{i}')}"
@@ -170,16 +161,22 @@ def _full_match(columns: tuple[Column, ...], prefix: str, documents: tuple[str, 
     return _join(parts)
 
 
+def _around_literal(column: Column, documents: tuple[str, ...]) -> tuple[bytes, bytes]:
+    name = quoted(column.name).encode()
+    if column.name in documents:
+        # The server normalized the stored text, and normalizes this text in the same way.
+        return (
+            b"CAST(CAST(" + name + b" AS CHAR) AS BINARY) <=> CAST(CAST(CAST(",
+            b" AS JSON) AS CHAR) AS BINARY)",
+        )
+    return codec_of(column).predicate(column, name)
+
+
 def exact_columns(structure: TableStructure, documents: tuple[str, ...]) -> bytes:
     """Return the expressions that ``match_before`` compares: rows with equal ones are not told apart by it."""
-    found: list[bytes] = []
-    for column in structure.before_image:
-        name = quoted(column.name).encode()
-        if column.name in documents:
-            found.append(b"CAST(CAST(" + name + b" AS CHAR) AS BINARY)")
-        elif not column.is_row_hash:
-            # A name may hold the operator, but nothing behind the operator holds a name.
-            found.append(codec_of(column).predicate(column, name)[0].rpartition(b" <=> ")[0])
+    compared = (one for one in structure.before_image if not one.is_row_hash)
+    # A name may hold the operator, but nothing behind the operator holds a name.
+    found = (_around_literal(column, documents)[0].rpartition(b" <=> ")[0] for column in compared)
     return b",".join(found)
 
 
@@ -255,6 +252,12 @@ def compile_renderers(
     )
 
 
+def place_lines() -> list[str]:
+    """Return lines that read the place in the log behind the after image of a copied row into ``place``."""
+    # The union branch of `before`, then the number in the epoch, and the epoch.
+    return ["p += 1", *read_lines("m"), *read_lines("e"), "place = e << 40 | m"]
+
+
 @lru_cache(maxsize=1024)
 def compile_copied(
     structure: TableStructure, writable: tuple[str, ...], filled: Filled = ()
@@ -266,19 +269,13 @@ def compile_copied(
     """
     columns = structure.after_image
     whole = "if p > len(v): raise EOFError('the row ends within a column')"
-    # Behind the after image: the union branch of `before`, then the number in the epoch, and the epoch.
-    place = [
-        "p += 1",
-        *read_lines("n"),
-        *read_lines("m"),
-    ]
     values = _values(columns, set(writable), "s", filled)
     body = [
         f"p = {AFTER_AT + 1}",
         *image_lines(columns, "s"),
-        *place,
+        *place_lines(),
         whole,
-        f"return m << 40 | n, {values}",
+        f"return place, {values}",
     ]
     return compile_function(
         "copied", "v", body, literal_names(structure.columns), f"<copied of {structure.name}>"

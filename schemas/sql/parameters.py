@@ -11,11 +11,10 @@ from functools import lru_cache
 from typing import NamedTuple
 
 from schemas.codegen import compile_function, indent
-from schemas.sql.literals import Filled, literal_lines, literal_names
+from schemas.sql.literals import Filled, literal_lines, literal_names, place_lines
 from schemas.structure import Column, TableStructure
-from schemas.types import codec_of, union_tags
+from schemas.types import codec_of, with_tag
 from schemas.types.parameter import NAMES
-from schemas.varint import read_lines
 from schemas.wire.avro_schema import AFTER_AT
 
 #: the most parameters of a statement
@@ -102,8 +101,6 @@ def compile_parameters(
         "add_null(n)",
         f"add_values(b''.join(({joined})))",
     ]
-    # As in ``compile_copied``.
-    add_place = ["p += 1", *read_lines("m"), *read_lines("e"), "add_place(e << 40 | m)"]
 
     def make(name: str, rest: list[str]) -> Callable[[Sequence[bytes]], PreparedRows]:
         lines = [
@@ -120,17 +117,11 @@ def compile_parameters(
         row=b"(" + b",".join(placeholders) + b")",
         types=types,
         after=make("parameters", add),
-        copied=make("copied_parameters", [*add_place, *add]),
+        copied=make("copied_parameters", [*place_lines(), "add_place(place)", *add]),
     )
 
 
 def _lines(column: Column, target: str, number: int) -> tuple[list[str], bytes]:
     """Return lines that read one Avro value at ``v[p]``, and the parameter's type."""
     type_, lines = codec_of(column).parameter(column, target, 1 if column.nullable else 0)
-    if not union_tags(column)[0]:
-        return lines, type_
-    read_tag = ["t = v[p]; p += 1"]
-    if not column.nullable:
-        return [*read_tag, *lines], type_
-    null = f"if not t: n |= {1 << number}; {target} = b''"
-    return [*read_tag, null, "else:", *indent(lines)], type_
+    return with_tag(column, lines, f"n |= {1 << number}; {target} = b''"), type_

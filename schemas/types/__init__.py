@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from schemas.charsets.collations import CHARSETS
+from schemas.codegen import indent
 from schemas.errors import DecodeError, Where
 from schemas.structure import Column, WrittenColumn
 from schemas.types.binary import (
@@ -144,3 +145,13 @@ def union_tags(column: Column) -> list[bytes]:
         return [b""]
     first = 1 if column.nullable else 0
     return [bytes(((first + i) * 2,)) for i in range(count)]
+
+
+def with_tag(column: Column, lines: list[str], null: str) -> list[str]:
+    """Return the lines of a value behind those that read its union branch; ``null`` is the line for NULL."""
+    if not union_tags(column)[0]:
+        return lines
+    read_tag = ["t = v[p]; p += 1"]
+    if not column.nullable:
+        return [*read_tag, *lines]
+    return [*read_tag, f"if not t: {null}", "else:", *indent(lines)]

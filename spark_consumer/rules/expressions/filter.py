@@ -18,7 +18,7 @@ from pydantic import Field
 from schemas.codegen import compile_function, indent
 from schemas.errors import ConfigError
 from schemas.structure import Column, TableStructure
-from schemas.types import codec_of, union_tags
+from schemas.types import codec_of, with_tag
 from schemas.varint import read_more
 from schemas.wire.avro_schema import AFTER_AT
 from spark_consumer.rules.expressions import UnsupportedExpression
@@ -215,8 +215,4 @@ def _image(columns: tuple[Column, ...], index: dict[str, int]) -> list[str]:
 
 def _column(column: Column, target: str) -> list[str]:
     lines = codec_of(column).value(column, target, 1 if column.nullable else 0)
-    if not union_tags(column)[0]:
-        return lines
-    if not column.nullable:
-        return ["t = v[p]; p += 1", *lines]
-    return ["t = v[p]; p += 1", f"if not t: {target} = None", "else:", *indent(lines)]
+    return with_tag(column, lines, f"{target} = None")
