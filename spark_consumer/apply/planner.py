@@ -55,7 +55,8 @@ class Planner:
         self._catalog = TargetCatalog()
         self._foreign = ForeignKeyCatalog()
         self._in_parts = config.workers > 1
-        self._in_order: set[QualifiedName] | None = set() if config.consistency == "batch" else None
+        self._by_image = config.consistency == "batch"
+        self._in_order: set[QualifiedName] = set()
         self._by_tables = config.causality == "tables"
         self._max_rows = config.statement_rows if config.multiple_rows else 1
 
@@ -97,7 +98,7 @@ class Planner:
             is_repeat=is_repeat,
             unfinished=downstream.unfinished,
             incomplete=slice_.incomplete,
-            by_image=lambda name: self._in_order is not None and name not in self._in_order,
+            by_image=lambda name: self._by_image and name not in self._in_order,
         )
         check_copied(plan, slice_)
         if is_repeat:
@@ -125,8 +126,7 @@ class Planner:
 
     def in_order(self, tables: Collection[QualifiedName]) -> None:
         """From now on apply the changes of these tables without a key in the upstream's order."""
-        if self._in_order is not None:
-            self._in_order.update(tables)
+        self._in_order.update(tables)
 
     def forget(self) -> None:
         """Invalidate the cached tables after a DDL."""
