@@ -96,10 +96,10 @@ class EpochLog:
             LogError: TR501 unreachable, TR508 refused, TR502 the rows topic takes small records only, TR509 topics
                 have other partitions than they should.
         """
+        load_numpy()
         return self.connection.retry(self._open)
 
     def _open(self) -> LogState:
-        load_numpy()
         try:
             limit = self.topics.create()
             self._part = min(_PART, limit - FRAMING)
