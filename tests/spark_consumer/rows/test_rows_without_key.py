@@ -102,38 +102,40 @@ def test_distinct_rows_are_removed_together(
     assert [sql.count(b" <=> ") // 5 for sql in deletes] == [500, 350]
 
 
+def _stopped_by(
+    upstream: Database, downstream: Database, db: str, insert: str, changes: list[str], damage: str
+) -> DownstreamError:
+    """Apply an INSERT, damage the downstream, and return the error with which the changes stop the channel."""
+    epochs = _epochs_of(upstream, db, [insert], changes)
+    channel = Channel(downstream, db)
+    channel.apply(epochs[:-3])
+    downstream.execute(damage)
+    with pytest.raises(DownstreamError) as stopped:
+        channel.apply(epochs)
+    return stopped.value
+
+
 def test_a_row_that_is_missing_stops_the_channel_at_its_event(
     upstream: Database, downstream: Database, db: str
 ) -> None:
-    epochs = _epochs_of(
+    error = _stopped_by(
         upstream,
+        downstream,
         db,
-        [f"INSERT INTO {db}.t (a, s) VALUES (1, 'a'), (2, 'b'), (3, 'c')"],
+        f"INSERT INTO {db}.t (a, s) VALUES (1, 'a'), (2, 'b'), (3, 'c')",
         [f"DELETE FROM {db}.t WHERE a > 1", f"INSERT INTO {db}.t (a) VALUES (4)"],
+        f"UPDATE {db}.t SET s = 'other' WHERE a = 3",
     )
-    channel = Channel(downstream, db)
-    channel.apply(epochs[:-3])
-    downstream.execute(f"UPDATE {db}.t SET s = 'other' WHERE a = 3")
-    with pytest.raises(DownstreamError) as stopped:
-        channel.apply(epochs)
-    assert stopped.value.code == "TR603"
-    assert stopped.value.where.event is not None
+    assert error.code == "TR603"
+    assert error.where.event is not None
     assert downstream.execute(f"SELECT a, s FROM {db}.t ORDER BY a") == [(1, "a"), (2, "b"), (3, "other")]
 
 
 def test_a_row_that_is_there_twice_is_not_taken_for_a_missing_one(
     upstream: Database, downstream: Database, db: str
 ) -> None:
-    epochs = _epochs_of(
-        upstream,
-        db,
-        [f"INSERT INTO {db}.t (a, s) VALUES (1, 'cafe'), (1, 'café')"],
-        [f"DELETE FROM {db}.t"],
-    )
-    channel = Channel(downstream, db)
-    channel.apply(epochs[:-3])
-    downstream.execute(f"UPDATE {db}.t SET s = 'cafe'")
-    with pytest.raises(DownstreamError) as stopped:
-        channel.apply(epochs)
-    assert stopped.value.code == "TR603"
+    insert = f"INSERT INTO {db}.t (a, s) VALUES (1, 'cafe'), (1, 'café')"
+    damage = f"UPDATE {db}.t SET s = 'cafe'"
+    error = _stopped_by(upstream, downstream, db, insert, [f"DELETE FROM {db}.t"], damage)
+    assert error.code == "TR603"
     assert downstream.execute(f"SELECT a, s FROM {db}.t") == [(1, "cafe"), (1, "cafe")]
