@@ -23,9 +23,10 @@ NO_LIMIT = sys.maxsize
 ROW = 500
 
 # Seconds that copied rows may delay what is behind them; longer for a channel that takes long without them.
-_HOLD_UP = 0.7
+_HOLD_UP = 0.3
 _FIRST, _LEAST, _MOST = 8 << 20, 2 << 20, 256 << 20  # bytes of a window
-_CHUNKS = 2  # of a window: a channel applies few large ones faster, since changes are between them
+_CHUNKS = 3  # of a window: a channel applies larger ones faster, but changes are only between them
+_SHRINK = 0.5  # what is left of a window at least: the next table's rows may take twice as long
 _SMALL = 512 << 10  # bytes of a chunk by itself
 _CHANGING = 60.0  # seconds without changes after which nothing is held back
 _PATIENCE = 15.0  # seconds without progress after which a channel is not waited for
@@ -148,7 +149,7 @@ class _Followed:
         if factor < 1 or self.was_full:
             if factor < 1:
                 self.growth = 1.25
-            self.window = min(_MOST, max(_LEAST, self.window * min(self.growth, max(0.8, factor))))
+            self.window = min(_MOST, max(_LEAST, self.window * min(self.growth, max(_SHRINK, factor))))
             self.resized, self.was_full = now, False
 
     def room(self, read: int, now: float) -> int:

@@ -90,7 +90,7 @@ class World:
 
 @pytest.mark.parametrize("rate", [5 * MB, 40 * MB])
 @pytest.mark.parametrize("latency", [0.05, 0.3, 0.7, 3.0])
-def test_changes_are_held_up_for_about_a_second_and_the_copy_goes_on(latency: float, rate: float) -> None:
+def test_changes_are_held_up_for_less_than_a_second_and_the_copy_goes_on(latency: float, rate: float) -> None:
     channel = Simulated("one", latency, rate)
     world = World(channel, copies=False)
     world.run(30)
@@ -99,10 +99,10 @@ def test_changes_are_held_up_for_about_a_second_and_the_copy_goes_on(latency: fl
     world.run(200)
     before = channel.copied
     world.run(200)
-    assert channel.lag(30, 60) < base + 1.5
-    assert channel.lag(230, 400) < 2 * base + 1
-    # As much as with a second for copied rows in every other batch, about.
-    assert channel.copied - before > 0.5 * 200 * rate / (1 + 2 * latency)
+    assert channel.lag(30, 60) < base + 1
+    assert channel.lag(230, 400) < 2 * base + 0.5
+    # As much as with half a second for copied rows in every other batch, about.
+    assert channel.copied - before > 0.5 * 200 * rate / (1 + 4 * latency)
 
 
 def test_without_changes_nothing_is_held_back() -> None:
