@@ -25,7 +25,7 @@ from schemas.wire.rows import LEAST_PART, Joiner
 
 _BATCH = 10_000
 _LOOK = 5.0  # seconds without a record after which the partition's end is read
-_WAIT = 0.05  # seconds to wait for a batch that is not full because of transaction markers
+_WAIT = 0.005  # seconds to wait for a batch that is not full because of transaction markers
 # Errors from which librdkafka recovers by itself once the broker is back.
 _PASSING = frozenset(
     {
@@ -278,12 +278,13 @@ class TopicReader:
         consumer = Consumer(
             {
                 **self._settings(refusal),
-                # Fetch little more than a range, and do not let the broker wait for more records.
+                # Fetch little more than a range, and do not let the broker wait for more records: it answers in order,
+                # so the next range would wait too.
                 "fetch.message.max.bytes": 4 << 20,
                 "queued.max.messages.kbytes": 8 << 10,
                 "queued.min.messages": 1_000_000,
                 "fetch.queue.backoff.ms": 2,
-                "fetch.wait.max.ms": 10,
+                "fetch.wait.max.ms": 1,
             }
         )
         return _Connection(self, consumer, refusal)
