@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping, Set
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence, Set
 from decimal import Decimal, InvalidOperation
 from itertools import takewhile
 from typing import Any
@@ -16,7 +16,7 @@ from spark_consumer.epochs.slices import LoggedEpoch
 from tailrace.reader.log import EpochReader
 from tailrace.reader.rows import Image
 from tailrace.validate.catalog import ComparedColumn
-from tailrace.validate.protocol import Key
+from tailrace.validate.protocol import Key, Row, Rows
 from tailrace.validate.tables import StructureChanged, TablePair
 
 _CODECS = {"utf8mb4": "utf-8", "utf8mb3": "utf-8", "utf8": "utf-8", "ascii": "ascii"}
@@ -24,6 +24,8 @@ _CODECS = {"utf8mb4": "utf-8", "utf8mb3": "utf-8", "utf8": "utf-8", "ascii": "as
 _WINDOWS = {"latin1": "cp1252"}
 _NUMBERS = {"tinyint", "smallint", "mediumint", "int", "bigint", "decimal", "float", "double"}
 _MOMENTS = {"date", "time", "datetime", "timestamp", "year"}
+# Servers send them in another form in a row than in a key.
+_INEXACT = {"float", "double", "bit"}
 
 
 TRUNCATE = "TRUNCATE"
@@ -71,19 +73,22 @@ class History:
             if (ddl := logged.record.ddl) is not None and not logged.record.for_new_channels:
                 self._statements.append((logged.offset, ddl))
 
-    def touched(self, pair: TablePair, keys: Collection[Key], offset: int, last: int) -> Collection[Key]:
+    def touched(self, pair: TablePair, rows: Rows, offset: int, last: int) -> Collection[Key]:
         """Return those keys that epochs behind an offset, up to number ``last``, may have changed.
 
-        Raises StructureChanged if DDL has changed a table since its structure was read.
+        Args:
+            rows: what both servers have for each key.
+
+        Raises:
+            StructureChanged: DDL has changed a table since its structure was read.
         """
         self.check_structure(pair.concerns, pair.since)
-        tables = pair.source_names
-        moved: set[Key] = set()
+        found = _InQuestion(pair, rows)
         for logged in self.epochs(offset, last):
-            if len(moved) == len(keys):
+            if not found.keys:
                 break
-            moved |= self._touched(logged.record, pair, tables, set(keys) - moved)
-        return moved
+            self._touch(logged.record, pair, found)
+        return rows.keys() - found.keys
 
     def continues(self, before: ProvedPosition, now: ProvedPosition) -> bool:
         """Return whether the log has everything between a former position of the channel and the present one."""
@@ -108,9 +113,10 @@ class History:
             pair = pairs[row.db, row.table]
             for image in (row.before, row.after):
                 if image is not None:
-                    parts = map(_key_part, pair.sources[0].key, _key_values(pair, row.key, image))
+                    columns = pair.sources[0].key
+                    parts = map(_key_part, columns, _values(columns, row.key, image))
                     key = tuple(part for part in parts if part is not None)
-                    if len(key) == len(pair.sources[0].key):
+                    if len(key) == len(columns):
                         yield pair, key
 
     def check_structure(self, concerns: Callable[[SchemaChanged], bool], offset: int) -> None:
@@ -147,56 +153,89 @@ class History:
                 self._copies[key] = value
         return load(self._copies)
 
-    def _touched(
-        self, epoch: EpochCommitted, pair: TablePair, tables: Set[QualifiedName], keys: set[Key]
-    ) -> set[Key]:
+    def _touch(self, epoch: EpochCommitted, pair: TablePair, found: _InQuestion) -> None:
         if epoch.for_new_channels:
-            return set()
-        if epoch.ddl is not None and pair.concerns(epoch.ddl):
-            return keys
-        if any((table.db, table.table) in pair.parents for table in epoch.tables):
-            return keys
+            return
+        tables = pair.source_names
         here = [table for table in epoch.tables if (table.db, table.table) in tables]
-        if not here:
-            return set()
-        if pair.division == "whole" or any(table.incomplete for table in here):
-            return keys
-        columns = pair.sources[0].key
-        wanted: dict[tuple[Any, ...], set[Key]] = {}
-        for key in keys:
-            wanted.setdefault(tuple(map(_of_server, columns, key)), set()).add(key)
-        found: set[Key] = set()
-        for row in self._reader.rows(epoch, lambda db, table: (db, table) in tables):
-            for image in (row.before, row.after):
-                if image is not None:
-                    values = _key_values(pair, row.key, image)
-                    found |= _matching(wanted, tuple(map(_of_log, columns, values)))
-        return found
+        if (
+            (epoch.ddl is not None and pair.concerns(epoch.ddl))
+            or any((table.db, table.table) in pair.parents for table in epoch.tables)
+            or any(table.incomplete for table in here)
+        ):
+            found.keys.clear()
+        elif here:
+            for row in self._reader.rows(epoch, lambda db, table: (db, table) in tables):
+                for image in (row.before, row.after):
+                    if image is not None:
+                        found.changed(row.key, image)
 
 
-#: stands for a part of a key that cannot be compared; it may be any value
+#: stands for a value that cannot be compared; it may be any
 _UNKNOWN = object()
 
 
-def _key_values(pair: TablePair, key: Image, image: Image) -> list[Any]:
-    """Return the log's values of a key. An image may lack columns; the record's key has those of the producer's."""
+class _InQuestion:
+    """Rows of which the log's images are compared with what servers send: by their keys, or by all columns without one.
+
+    Attributes:
+        keys: of those that no image has changed so far.
+    """
+
+    def __init__(self, pair: TablePair, rows: Rows) -> None:
+        self._columns = pair.sources[0].key
+        self.keys = set(rows)
+        compared = {key: tuple(map(_of_server, self._columns, key)) for key in rows}
+        if pair.division == "whole":
+            self._columns = _comparable(pair)
+            compared = {key: _of_row(pair, self._columns, some[0]) for key, some in rows.items()}
+        self._by_values: dict[tuple[Any, ...], set[Key]] = {}
+        for key, values in compared.items():
+            self._by_values.setdefault(values, set()).add(key)
+        self._is_exact = not any(_UNKNOWN in values for values in self._by_values)
+
+    def changed(self, key: Image, image: Image) -> None:
+        """Take out the rows that an image of the log may be."""
+        values = tuple(map(_of_log, self._columns, _values(self._columns, key, image)))
+        self.keys -= self._matching(values)
+
+    def _matching(self, values: tuple[Any, ...]) -> set[Key]:
+        if self._is_exact and _UNKNOWN not in values:
+            return self._by_values.get(values, set())
+        return {
+            key
+            for one, keys in self._by_values.items()
+            if all(a is _UNKNOWN or b is _UNKNOWN or a == b for a, b in zip(one, values, strict=True))
+            for key in keys
+        }
+
+
+def _comparable(pair: TablePair) -> tuple[ComparedColumn, ...]:
+    """Return the columns by which rows without a common key are told apart: both servers and the log agree on them."""
+    both = zip(pair.sources[0].columns, pair.target.columns, strict=True)
+    return tuple(
+        a
+        for a, b in both
+        if a.data_type == b.data_type
+        and a.data_type not in _INEXACT
+        and a.name.lower() not in pair.converted | pair.documents
+    )
+
+
+def _of_row(pair: TablePair, columns: Sequence[ComparedColumn], row: Row) -> tuple[Any, ...]:
+    values = dict(zip((column.name for column in pair.sources[0].columns), row, strict=True))
+    found = ((column, values[column.name]) for column in columns)
+    return tuple(None if value is None else _of_server(column, value) for column, value in found)
+
+
+def _values(columns: Sequence[ComparedColumn], key: Image, image: Image) -> list[Any]:
+    """Return the log's values of columns. An image may lack some; the record's key has those of the producer's."""
     names = {name.lower(): value for name, value in {**key, **image}.items()}
-    return [names.get(column.name.lower(), _UNKNOWN) for column in pair.sources[0].key]
-
-
-def _matching(wanted: dict[tuple[Any, ...], set[Key]], key: tuple[Any, ...]) -> set[Key]:
-    if _UNKNOWN not in key and not any(_UNKNOWN in one for one in wanted):
-        return wanted.get(key, set())
-    return {
-        name
-        for one, names in wanted.items()
-        if all(a is _UNKNOWN or b is _UNKNOWN or a == b for a, b in zip(one, key, strict=True))
-        for name in names
-    }
+    return [names.get(column.name.lower(), _UNKNOWN) for column in columns]
 
 
 def _of_server(column: ComparedColumn, value: bytes) -> Any:
-    """Return a key's part, as a server sends it, in a form to compare with the log's."""
+    """Return a value, as a server sends it, in a form to compare with the log's."""
     kind = column.data_type
     try:
         if kind in _NUMBERS:
@@ -213,10 +252,10 @@ def _of_server(column: ComparedColumn, value: bytes) -> Any:
 
 
 def _of_log(column: ComparedColumn, value: Any) -> Any:
-    """Return a key's part of the log in the same form; docs/TYPES.md has the log's."""
+    """Return a value of the log in the same form; docs/TYPES.md has the log's."""
     kind = column.data_type
     if value is _UNKNOWN or value is None:
-        return _UNKNOWN
+        return value
     if kind in ("float", "double"):
         return Decimal(repr(value)) if isinstance(value, int | float) else _UNKNOWN
     if kind in _NUMBERS:

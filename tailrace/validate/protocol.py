@@ -58,10 +58,13 @@ class Sides(Protocol[C, P, E]):
     def passed(self, position: P, end: E) -> bool:
         """Return whether a position is at or behind an end."""
 
-    def touched(self, keys: Collection[Key], after: P, until: P) -> Collection[Key]:
+    def touched(self, rows: Rows, after: P, until: P) -> Collection[Key]:
         """Return those keys that the log may have changed after a position.
 
         The range ends at or behind everything that a read of the downstream at ``until`` may have shown.
+
+        Args:
+            rows: what both sides have for each key.
         """
 
 
@@ -134,11 +137,11 @@ def decide(sides: Sides[C, P, E], look: UpstreamLook[P, E]) -> Settled:
     if not sides.passed(until, look.end):
         return Settled(pending=look.keys)  # the channel was rewound meanwhile
     above = look.rows
-    differ = {key for key in look.keys if above.get(key, ()) != below.get(key, ())}
-    moved = set(sides.touched(differ, look.after, until)) if differ else set()
-    return Settled(
-        {key: (above.get(key, ()), below.get(key, ())) for key in differ - moved}, frozenset(differ & moved)
-    )
+    pairs = {key: (above.get(key, ()), below.get(key, ())) for key in look.keys}
+    differ = {key: (here, there) for key, (here, there) in pairs.items() if here != there}
+    rows = {key: here + there for key, (here, there) in differ.items()}
+    moved = differ.keys() & sides.touched(rows, look.after, until) if differ else set()
+    return Settled({key: differ[key] for key in differ.keys() - moved}, frozenset(moved))
 
 
 def settle(sides: Sides[C, P, E], keys: Iterable[Key], rounds: int = ROUNDS) -> Settled:

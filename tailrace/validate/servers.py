@@ -26,7 +26,7 @@ from spark_consumer.rules.channel import ChannelKey
 from tailrace.servers import Side, is_mariadb, message
 from tailrace.validate.chunks import connect_raw
 from tailrace.validate.history import History
-from tailrace.validate.protocol import Key
+from tailrace.validate.protocol import Key, Rows
 from tailrace.validate.tables import StructureChanged, TablePair, TableReader
 
 T = TypeVar("T")
@@ -268,13 +268,11 @@ class PairSides:
     def passed(self, position: ChannelPosition, end: UpstreamEnd) -> bool:
         return self._servers.passed(position, end)
 
-    def touched(
-        self, keys: Collection[Key], after: ChannelPosition, until: ChannelPosition
-    ) -> Collection[Key]:
+    def touched(self, rows: Rows, after: ChannelPosition, until: ChannelPosition) -> Collection[Key]:
         self._history.check_complete(self.pair.source_names, after.epoch, is_new=after.is_new)
         # Everything that the downstream can show was in the log when it was read.
         last = self._history.end() if self.pair.any_time or until.last is None else until.last
-        return self._history.touched(self.pair, keys, after.offset, last)
+        return self._history.touched(self.pair, rows, after.offset, last)
 
 
 def wait_while_moving(

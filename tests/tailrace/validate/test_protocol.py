@@ -15,7 +15,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tailrace.validate.protocol import Key, Settled, chunk_suspects, settle
+from tailrace.validate.protocol import Key, Rows, Settled, chunk_suspects, settle
 
 KEYS: list[Key] = [(b"%d" % n,) for n in range(6)]
 Values = dict[Key, bytes | None]
@@ -118,10 +118,10 @@ class ModelSides:
     def passed(self, position: int, end: int) -> bool:
         return position >= end
 
-    def touched(self, keys: Collection[Key], after: int, until: int) -> Collection[Key]:
+    def touched(self, rows: Rows, after: int, until: int) -> Collection[Key]:
         top = len(self.log) if self.workers or until < self.repeat_until else until
         self.run()
-        return {key for key in keys if any(key in change for change in self.log[after:top])}
+        return {key for key in rows if any(key in change for change in self.log[after:top])}
 
 
 def validated(sides: ModelSides) -> Settled:
@@ -172,8 +172,8 @@ def test_rows_at_rest_are_never_pending(seed: int, workers: bool) -> None:
 
 def test_rows_that_move_all_the_time_are_pending() -> None:
     class Restless(ModelSides):
-        def touched(self, keys: Collection[Key], after: int, until: int) -> Collection[Key]:
-            return keys
+        def touched(self, rows: Rows, after: int, until: int) -> Collection[Key]:
+            return rows.keys()
 
     sides = Restless(Random(1), workers=False, busy=0, keys=KEYS)
     sides.plant(KEYS[0])

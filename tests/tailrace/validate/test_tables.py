@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from tailrace.validate.catalog import ComparedColumn, ComparedTable
-from tailrace.validate.history import _UNKNOWN, _matching, _of_log, _of_server
-from tailrace.validate.protocol import Key
+from tailrace.validate.history import _UNKNOWN, _InQuestion, _of_log, _of_server
+from tailrace.validate.protocol import Rows
 from tailrace.validate.tables import Division, TablePair, pair_tables
 
 INT = ComparedColumn("id", "int", "", False)
@@ -81,9 +81,28 @@ def test_keys_of_log_and_server(kind: str, charset: str, server: bytes, log: Any
 def test_parts_that_cannot_be_compared_fit_everything() -> None:
     unknown = ComparedColumn("k", "varchar", "gbk", False)
     assert _of_server(unknown, b"a") is _of_log(unknown, "a") is _UNKNOWN
-    wanted: dict[tuple[Any, ...], set[Key]] = {
-        (1, _UNKNOWN): {(b"1", b"a"), (b"1", b"b")},
-        (2, _UNKNOWN): {(b"2", b"a")},
+    table = _table(INT, unknown, key=(INT, unknown))
+    pair = TablePair((table,), table, "ranges")
+    found = _InQuestion(pair, dict.fromkeys([(b"1", b"a"), (b"1", b"b"), (b"2", b"a")], ()))
+    found.changed({}, {"id": 1, "k": "c"})
+    assert found.keys == {(b"2", b"a")}
+    found.changed({}, {"k": "c"})
+    assert not found.keys
+
+
+def test_rows_without_a_key_are_told_apart_by_their_values() -> None:
+    double = ComparedColumn("d", "double", "", True)
+    table = _table(INT, TEXT, double)
+    rows: Rows = {
+        (b"a",): ((b"1", None, b"0.5"),),
+        (b"b",): ((b"1", b"x", b"0.5"),),
+        (b"c",): ((b"2", b"x", b"0.5"),),
     }
-    assert _matching(wanted, (1, _UNKNOWN)) == {(b"1", b"a"), (b"1", b"b")}
-    assert _matching({(1,): {(b"1",)}}, (_UNKNOWN,)) == {(b"1",)}
+    found = _InQuestion(TablePair((table,), table, "whole"), rows)
+    found.changed({}, {"id": 3, "w": "x", "d": 0.5})
+    found.changed({}, {"id": 1, "w": "y", "d": 0.5})
+    assert found.keys == rows.keys()
+    found.changed({}, {"id": 1, "w": None, "d": 0.7})
+    assert found.keys == {(b"b",), (b"c",)}
+    found.changed({}, {"w": "x"})
+    assert not found.keys
