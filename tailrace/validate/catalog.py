@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import difflib
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
@@ -15,6 +15,12 @@ from spark_consumer.rules.route import Router
 from tailrace.servers import rows
 
 _NUMBERS = {"tinyint", "smallint", "mediumint", "int", "bigint", "decimal", "float", "double", "year"}
+#: types whose values are told by their fractions' digits too: `1.5` and `1.50` are one value
+_WITH_DIGITS: tuple[Set[str], ...] = (
+    {"decimal", "tinyint", "smallint", "mediumint", "int", "bigint"},
+    {"time"},
+    {"date", "datetime", "timestamp"},
+)
 _BYTES = {"binary", "varbinary", "tinyblob", "blob", "mediumblob", "longblob"}
 
 
@@ -26,6 +32,8 @@ class ComparedColumn:
         members: the whole type of an ENUM or SET column, else ``""``.
         compared: what is compared of an ENUM's or SET's number besides the text: nothing, the number, or whether it
             is zero.
+        digits: how many a number's or a time's fraction has.
+        padding: what follows the value's text so that it has as many as that of the other side.
     """
 
     name: str
@@ -34,6 +42,8 @@ class ComparedColumn:
     nullable: bool
     members: str = ""
     compared: Literal["nothing", "number", "zero"] = "nothing"
+    digits: int = 0
+    padding: str = ""
 
     @property
     def quoted(self) -> str:
@@ -101,6 +111,31 @@ def align_enum_comparison(tables: Sequence[ComparedTable]) -> list[ComparedTable
     return [replace(table, columns=tuple(map(with_comparison, table.columns))) for table in tables]
 
 
+def align_digits(tables: Sequence[ComparedTable]) -> list[ComparedTable]:
+    """Return the tables, whose columns have the same order, with ``padding`` set on columns and keys."""
+    aligned = zip(*map(_padded, zip(*(table.columns for table in tables), strict=True)), strict=True)
+    return [_with_columns(table, columns) for table, columns in zip(tables, aligned, strict=True)]
+
+
+def _padded(columns: Sequence[ComparedColumn]) -> Sequence[ComparedColumn]:
+    kinds = {column.data_type for column in columns}
+    if not any(kinds <= alike for alike in _WITH_DIGITS):
+        return columns
+    most = max(column.digits for column in columns)
+    found = []
+    for column in columns:
+        midnight = " 00:00:00" if column.data_type == "date" and kinds != {"date"} else ""
+        point = "." if most > column.digits == 0 else ""
+        found.append(replace(column, padding=f"{midnight}{point}{'0' * (most - column.digits)}"))
+    return found
+
+
+def _with_columns(table: ComparedTable, columns: tuple[ComparedColumn, ...]) -> ComparedTable:
+    paddings = {column.name.lower(): column.padding for column in columns}
+    key = tuple(replace(column, padding=paddings.get(column.name.lower(), "")) for column in table.key)
+    return replace(table, columns=columns, key=key)
+
+
 def read_catalog(
     connection: Connection[Any], replicated: Callable[[str, str], bool]
 ) -> dict[str, ComparedTable]:
@@ -132,15 +167,18 @@ def _table_sizes(connection: Connection[Any]) -> dict[tuple[str, str], int]:
 
 def _columns(connection: Connection[Any]) -> dict[tuple[str, str], tuple[ComparedColumn, ...]]:
     sql = (
-        "SELECT table_schema, table_name, column_name, data_type, character_set_name, is_nullable, column_type"
+        "SELECT table_schema, table_name, column_name, data_type, character_set_name, is_nullable, column_type,"
+        " IF(data_type = 'decimal', numeric_scale, datetime_precision)"
         f" FROM information_schema.columns WHERE {_USER_SCHEMAS} ORDER BY table_schema, table_name, ordinal_position"
     )
     found: dict[tuple[str, str], list[ComparedColumn]] = {}
     for row in rows(connection, sql):
-        db, table, name, data_type, charset, nullable, kind = map(_text, row)
+        db, table, name, data_type, charset, nullable, kind, digits = map(_text, row)
         members = kind if data_type.lower() in ("enum", "set") else ""
         found.setdefault((db, table), []).append(
-            ComparedColumn(name, data_type.lower(), charset, nullable == "YES", members)
+            ComparedColumn(
+                name, data_type.lower(), charset, nullable == "YES", members, digits=int(digits or 0)
+            )
         )
     return {table: tuple(columns) for table, columns in found.items()}
 

@@ -241,7 +241,7 @@ def _of_server(column: ComparedColumn, value: bytes) -> Any:
         if kind in _NUMBERS:
             return Decimal(value.decode())
         if kind in _MOMENTS:
-            return value.decode()
+            return _moment(value.decode())
         if kind == "bit":
             return int.from_bytes(value, "big")
     except (ValueError, InvalidOperation):
@@ -261,7 +261,7 @@ def _of_log(column: ComparedColumn, value: Any) -> Any:
     if kind in _NUMBERS:
         return Decimal(value)
     if kind in _MOMENTS:
-        return str(value)
+        return _moment(str(value))
     if kind == "bit":
         return int.from_bytes(value, "big")
     if kind in ("binary", "varbinary"):
@@ -272,6 +272,11 @@ def _of_log(column: ComparedColumn, value: Any) -> Any:
     return data.rstrip(b" ")
 
 
+def _moment(text: str) -> str:
+    """Return a time's text without zeros at the end of its fraction, of which the servers may show more or fewer."""
+    return text.rstrip("0").rstrip(".") if "." in text else text
+
+
 def _key_part(column: ComparedColumn, value: Any) -> bytes | None:
     """Return a key's part of the log as a server sends it; None if that is not certain."""
     kind = column.data_type
@@ -280,9 +285,9 @@ def _key_part(column: ComparedColumn, value: Any) -> bytes | None:
     if isinstance(value, bytes):
         return value  # in the column's character set
     if kind in _NUMBERS:
-        return f"{Decimal(value):f}".encode()
+        return f"{Decimal(value):f}{column.padding}".encode()
     if kind in _MOMENTS or value.isascii():
-        return str(value).encode()
+        return f"{value}{column.padding}".encode()
     try:
         return str(value).encode(_CODECS.get(column.charset) or _WINDOWS[column.charset])
     except (LookupError, UnicodeEncodeError):

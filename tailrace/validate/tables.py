@@ -1,10 +1,10 @@
 """Pairs a downstream table with its upstream tables, and builds the SQL that reads both in one form.
 
 Two values that are equal have the same text on MySQL and MariaDB: integers without ZEROFILL, FLOAT and DOUBLE as the
-double that they are, BIT as a number, MariaDB's UUID and addresses as bytes. Everything with bytes is hashed as the
-server stores it; a text that the two sides store in different character sets is converted first. JSON, which one
-server parses and the other keeps as text, may have two texts for one value: such rows differ in their checksums and
-are compared as documents in the rows' own look.
+double that they are, fractions with as many digits as the other side has, BIT as a number, MariaDB's UUID and addresses
+as bytes. Everything with bytes is hashed as the server stores it; a text that the two sides store in different
+character sets is converted first. JSON, which one server parses and the other keeps as text, may have two texts for one
+value: such rows differ in their checksums and are compared as documents in the rows' own look.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from pymysql.cursors import Cursor
 
 from schemas.tables import QualifiedName
 from schemas.wire.epoch import SchemaChanged
-from tailrace.validate.catalog import ComparedColumn, ComparedTable, align_enum_comparison
+from tailrace.validate.catalog import ComparedColumn, ComparedTable, align_digits, align_enum_comparison
 from tailrace.validate.chunks import canonical_rows, in_order, json_columns, key_condition
 from tailrace.validate.protocol import Digests, Key, Row, Rows, Sums
 
@@ -110,7 +110,7 @@ def pair_tables(
     if lacking := [column.name for column in first.columns if column.name.lower() not in there]:
         return f"the downstream lacks the columns {', '.join(lacking)}"
     columns = tuple(there[name] for name in names)
-    *above, below = align_enum_comparison([*sources, replace(target, columns=columns)])
+    *above, below = align_digits(align_enum_comparison([*sources, replace(target, columns=columns)]))
     pairs = list(zip(above[0].columns, below.columns, strict=True))
     converted = frozenset(
         a.name.lower() for a, b in pairs if a.charset != b.charset and "" not in (a.charset, b.charset)
@@ -194,7 +194,7 @@ class TableReader:
         found: dict[Key, list[Row]] = {}
         wanted = set(keys)
         for table in self._tables:
-            selected = [self._shown(table, column) for column in table.columns] + self._key(table)
+            selected = [self._shown(column) for column in table.columns] + self._key(table)
             sql = f"SELECT {', '.join(selected)} FROM {table.quoted} WHERE {self._among(table, keys)}"
             for row in self._rows(sql):
                 key = tuple(part or b"" for part in row[len(table.columns) :])
@@ -220,8 +220,11 @@ class TableReader:
 
     # -- expressions -----------------------------------------------------------------------------
 
-    def _shown(self, table: ComparedTable, column: ComparedColumn) -> str:
+    def _shown(self, column: ComparedColumn) -> str:
         """Return the expression whose bytes are compared."""
+        return _padded(self._exact(column), column)
+
+    def _exact(self, column: ComparedColumn) -> str:
         name, kind = column.quoted, column.data_type
         if column.members:
             return column.selected
@@ -246,7 +249,7 @@ class TableReader:
         for column in table.columns:
             if column.name.lower() in but:
                 continue
-            shown = self._shown(table, column)
+            shown = self._shown(column)
             text = shown if column.data_type in _PLAIN else f"SHA2({shown}, 256)"
             parts.append(f"IFNULL({text}, 'N')")
         return f"SHA2(CONCAT_WS('|', {', '.join(parts)}), 256)"
@@ -255,8 +258,11 @@ class TableReader:
         if self._pair.division == "whole":
             return [self._digest(table, self._pair.documents)]
         return [
-            f"({c.quoted} + 0)" if c.data_type in _INTEGERS else
-            f"({c.quoted} * 1e0)" if c.data_type in ("float", "double") else c.ordered
+            _padded(
+                f"({c.quoted} + 0)" if c.data_type in _INTEGERS else
+                f"({c.quoted} * 1e0)" if c.data_type in ("float", "double") else c.ordered,
+                c,
+            )
             for c in table.key
         ]  # fmt: skip
 
@@ -287,3 +293,7 @@ class TableReader:
         with self._connection.cursor(Cursor) as cursor:
             cursor.execute(sql)
             return cursor.fetchall()
+
+
+def _padded(expression: str, column: ComparedColumn) -> str:
+    return f"CONCAT({expression}, '{column.padding}')" if column.padding else expression

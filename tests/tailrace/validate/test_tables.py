@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from tailrace.validate.catalog import ComparedColumn, ComparedTable
-from tailrace.validate.history import _UNKNOWN, _InQuestion, _of_log, _of_server
+from tailrace.validate.history import _UNKNOWN, _InQuestion, _key_part, _of_log, _of_server
 from tailrace.validate.protocol import Rows
 from tailrace.validate.tables import Division, TablePair, pair_tables
 
@@ -76,6 +76,23 @@ def test_keys_of_log_and_server(kind: str, charset: str, server: bytes, log: Any
     column = ComparedColumn("k", kind, charset, False)
     assert _of_server(column, server) == _of_log(column, log)
     assert _of_server(column, server) != _of_log(column, other)
+
+
+@pytest.mark.parametrize(
+    ("kind", "padding", "log", "server"),
+    [
+        ("datetime", ".00", "2024-01-01 00:00:00", b"2024-01-01 00:00:00.00"),
+        ("time", "0", "-01:02:03.5", b"-01:02:03.50"),
+        ("int", ".0", -10, b"-10.0"),
+        ("decimal", "00", Decimal("1.50"), b"1.5000"),
+    ],
+)
+def test_keys_of_changed_rows_have_the_other_sides_digits(
+    kind: str, padding: str, log: Any, server: bytes
+) -> None:
+    column = ComparedColumn("k", kind, "", False, padding=padding)
+    assert _key_part(column, log) == server
+    assert _of_log(column, log) == _of_server(column, server)
 
 
 def test_parts_that_cannot_be_compared_fit_everything() -> None:
