@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 
 import pytest
@@ -19,9 +19,10 @@ from tailrace.validate.validator import Validator
 from tests.support.applying.validated import Channel
 from tests.support.statements.value_families import FAMILIES
 from tests.support.statements.value_types import LOOSE
-from tests.tailrace.validate.conftest import Make
 
 pytestmark = pytest.mark.servers
+
+Make = Callable[..., Channel]
 
 #: families whose values are not compared with the log's, or whose two values it takes for the same
 _ALIKE = {"f", "f0", "d", "d0", "b", "v", "l", "g", "w", "o", "e", "h", "j", "j2", "k"}

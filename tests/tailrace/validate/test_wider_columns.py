@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Callable
 
 import pytest
 
 from tailrace.validate import Report
 from tests.support.applying.validated import Channel
-from tests.tailrace.validate.conftest import Make
 
 pytestmark = pytest.mark.servers
+
+Make = Callable[..., Channel]
 
 _UTC = "SET time_zone = '+00:00'"
 # By column: upstream's type, downstream's, and two values.
