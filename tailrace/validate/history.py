@@ -183,12 +183,13 @@ class _InQuestion:
     """
 
     def __init__(self, pair: TablePair, rows: Rows) -> None:
-        self._columns = pair.sources[0].key
         self.keys = set(rows)
-        compared = {key: tuple(map(_of_server, self._columns, key)) for key in rows}
         if pair.division == "whole":
             self._columns = _comparable(pair)
             compared = {key: _of_row(pair, self._columns, some[0]) for key, some in rows.items()}
+        else:
+            self._columns = pair.sources[0].key
+            compared = {key: tuple(map(_of_server, self._columns, key)) for key in rows}
         self._by_values: dict[tuple[Any, ...], set[Key]] = {}
         for key, values in compared.items():
             self._by_values.setdefault(values, set()).add(key)

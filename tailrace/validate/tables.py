@@ -25,6 +25,8 @@ from tailrace.validate.protocol import Digests, Key, Row, Rows, Sums
 _INTEGERS = {"tinyint", "smallint", "mediumint", "int", "bigint"}
 _PLAIN = {"decimal", "year", "date", "time", "datetime", "timestamp", *_INTEGERS, "bit", "float", "double"}
 _AS_BYTES = {"uuid": 16, "inet6": 16, "inet4": 4}
+# Numbers that servers do not show in one form.
+_COMPUTED = {*_INTEGERS, "float", "double"}
 #: keys by which a row can be found, besides text
 _KEYS = _PLAIN | {"binary", "varbinary", "enum", "set"}
 _TEXT_KEYS = {"char", "varchar", "tinytext", "text", "mediumtext", "longtext"}
@@ -257,14 +259,7 @@ class TableReader:
     def _key(self, table: ComparedTable) -> list[str]:
         if self._pair.division == "whole":
             return [self._digest(table, self._pair.documents)]
-        return [
-            _padded(
-                f"({c.quoted} + 0)" if c.data_type in _INTEGERS else
-                f"({c.quoted} * 1e0)" if c.data_type in ("float", "double") else c.ordered,
-                c,
-            )
-            for c in table.key
-        ]  # fmt: skip
+        return [_padded(self._exact(c) if c.data_type in _COMPUTED else c.ordered, c) for c in table.key]
 
     def _among(self, table: ComparedTable, keys: Iterable[Key]) -> str:
         if self._pair.division == "whole":
