@@ -36,3 +36,8 @@ FAMILIES = {
     "j2": ("JSON", "'18446744073709551616'", "'18446744073709551615'"),
     "k": ("GEOMETRY", "ST_GeomFromText('POINT(1 2)')", "ST_GeomFromText('POINT(1 3)')"),
 }
+
+#: the columns of a CREATE TABLE, and the first and the second values of an INSERT
+COLUMNS = ", ".join(f"{name} {kind}" for name, (kind, _, _) in FAMILIES.items())
+VALUES = ", ".join(value for _, value, _ in FAMILIES.values())
+OTHERS = ", ".join(other for _, _, other in FAMILIES.values())

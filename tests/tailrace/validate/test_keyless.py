@@ -17,7 +17,7 @@ from tailrace.validate.servers import PairSides, Servers
 from tailrace.validate.tables import Chunk, TableReader
 from tailrace.validate.validator import Validator
 from tests.support.applying.validated import Channel
-from tests.support.statements.value_families import FAMILIES
+from tests.support.statements.value_families import COLUMNS, FAMILIES, OTHERS, VALUES
 from tests.support.statements.value_types import LOOSE
 
 pytestmark = pytest.mark.servers
@@ -50,18 +50,15 @@ def _every_row(reader: TableReader) -> Rows:
 @pytest.mark.parametrize(("up", "down"), [("mysql", "mariadb"), ("mariadb", "mysql"), ("mysql", "mysql")])
 def test_the_log_tells_which_rows_it_has_changed(channel: Make, up: str, down: str) -> None:
     pipe = channel(up, down)
-    columns = ", ".join(f"{name} {kind}" for name, (kind, _, _) in FAMILIES.items())
-    values = ", ".join(value for _, value, _ in FAMILIES.values())
-    others = ", ".join(other for _, _, other in FAMILIES.values())
-    pipe.log.sql(LOOSE, f"CREATE TABLE bag (id INT, {columns}) DEFAULT CHARSET utf8mb4")
+    pipe.log.sql(LOOSE, f"CREATE TABLE bag (id INT, {COLUMNS}) DEFAULT CHARSET utf8mb4")
     pipe.replicate()
     with _sides(pipe) as sides:
         before = sides.position()
         pipe.log.sql(
             LOOSE,
             "SET time_zone = '+00:00'",
-            *(f"INSERT INTO bag VALUES ({n}, {values})" for n in range(len(FAMILIES))),
-            f"INSERT INTO bag VALUES (-1, {others})",
+            *(f"INSERT INTO bag VALUES ({n}, {VALUES})" for n in range(len(FAMILIES))),
+            f"INSERT INTO bag VALUES (-1, {OTHERS})",
             "INSERT INTO bag (id) VALUES (-2)",
         )
         pipe.replicate()

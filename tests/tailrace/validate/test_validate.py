@@ -23,7 +23,7 @@ from tailrace.validate import Report
 from tests.support.applying.consuming import consume
 from tests.support.applying.validated import Channel, change_busy_tables, make_busy_tables
 from tests.support.epochs.producer_case import producer_case
-from tests.support.statements.value_families import FAMILIES
+from tests.support.statements.value_families import COLUMNS, FAMILIES, VALUES
 from tests.support.statements.value_types import LOOSE
 
 pytestmark = pytest.mark.servers
@@ -42,8 +42,6 @@ def _verdicts(report: Report) -> dict[str, str]:
 @pytest.mark.parametrize(("up", "down"), [("mysql", "mariadb"), ("mariadb", "mysql")])
 def test_each_familys_differences_are_found_under_load(channel: Make, up: str, down: str) -> None:
     pipe = channel(up, down)
-    columns = ", ".join(f"{name} {kind}" for name, (kind, _, _) in FAMILIES.items())
-    values = ", ".join(value for _, value, _ in FAMILIES.values())
     charset = "DEFAULT CHARSET utf8mb4 COLLATE utf8mb4_general_ci"
     # The last ten ids change all the time.
     resting, ids = len(FAMILIES) + 3, len(FAMILIES) + 13
@@ -51,10 +49,10 @@ def test_each_familys_differences_are_found_under_load(channel: Make, up: str, d
     pipe.log.sql(
         LOOSE,
         "SET time_zone = '+00:00'",
-        f"CREATE TABLE keyed (id INT PRIMARY KEY, {columns}) {charset}",
-        f"CREATE TABLE named (id VARCHAR(20) PRIMARY KEY, {columns}) {charset}",
-        f"CREATE TABLE bag (id INT, {columns}) {charset}",
-        *(f"INSERT INTO {table} VALUES ({n}, {values})" for table in tables for n in range(ids)),
+        f"CREATE TABLE keyed (id INT PRIMARY KEY, {COLUMNS}) {charset}",
+        f"CREATE TABLE named (id VARCHAR(20) PRIMARY KEY, {COLUMNS}) {charset}",
+        f"CREATE TABLE bag (id INT, {COLUMNS}) {charset}",
+        *(f"INSERT INTO {table} VALUES ({n}, {VALUES})" for table in tables for n in range(ids)),
         "INSERT INTO bag SELECT * FROM bag",
     )
     pipe.replicate()
