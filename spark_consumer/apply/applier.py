@@ -177,14 +177,12 @@ class Applier:
         applied = self._apply_rows(ready, before) if slice_.ddl is None else self._apply_ddl(ready, before)
         reached("apply.after_commit")
         self._has_error = False
-        found = position_store.read(self.session, self._channel)
-        self.position = position_store.check_token(found, self.token, self._channel)
+        self.position = self._read_position()
         return applied
 
     def _position_before(self, slice_: Slice) -> Position | None:
         """Step 0: read the position without a lock; return None if the slice is already applied."""
-        found = position_store.read(self.session, self._channel)
-        self.position = position_store.check_token(found, self.token, self._channel)
+        self.position = self._read_position()
         if slice_.is_applied(self.position):
             _log.info("batch_already_applied", last_epoch=slice_.last.epoch, position=self.position.epoch)
             return None
@@ -263,8 +261,7 @@ class Applier:
     def _lock_position(self, slice_: Slice, prepared: Transaction | None = None) -> None:
         """Step 3: lock the channel's row, and check that the slice starts at the position."""
         session = self.session
-        found = position_store.read(session, self._channel, lock=True)
-        slice_.check_next(position_store.check_token(found, self.token, self._channel))
+        slice_.check_next(self._read_position(lock=True))
         match prepared:
             case PreparedParts():
                 check_caught_up(session, self._channel, prepared.slice_id, len(prepared.parts))
@@ -362,6 +359,13 @@ class Applier:
         reached("copied.after_rows")
         return written
 
+    def _read_position(self, *, lock: bool = False) -> Position:
+        """Read the position; its token is the run's, also if the answer to its renewal was lost."""
+        found = position_store.read(self.session, self._channel, lock=lock)
+        position = position_store.check_run(found, self.token, self._channel)
+        self.token = position.fencing_token
+        return position
+
     def _renewed(self, context: PartContext) -> PartContext:
         self._renew_token()
         return replace(context, token=self.token)
@@ -384,8 +388,7 @@ class Applier:
         def work() -> None:
             session = self.session
             with transaction(session):
-                found = position_store.read(session, self._channel, lock=True)
-                position_store.check_token(found, self.token, self._channel)
+                self._read_position(lock=True)
                 position_store.move(session, self._channel, position)
             self.position = position
 

@@ -91,11 +91,15 @@ _MOVE = (
     f"UPDATE tailrace.relay_log_info SET {', '.join(f'{name} = %s' for name in _MOVED)}"
     " WHERE prefix = %s AND Channel_name = %s"
 )
+#: a run renews its token only after a failure; what it got in an unanswered COMMIT has to be told from another run's
+_TOKENS_OF_A_RUN = 1000
+_NEXT_RUN = f"fencing_token = fencing_token - MOD(fencing_token, {_TOKENS_OF_A_RUN}) + {_TOKENS_OF_A_RUN}"
 _CREATE = (
     "INSERT IGNORE INTO tailrace.relay_log_info (Number_of_lines, Sql_delay, Number_of_workers, Id, consistent,"
     f" fencing_token, prefix, Channel_name, began_at, began_behind, began_whole, {', '.join(_CREATED)})"
     # A token that no consumer of an earlier channel of this name has.
-    f" VALUES (%s, 0, 1, 1, 0, UNIX_TIMESTAMP(), %s, %s, %s, %s, %s, {', '.join(['%s'] * len(_CREATED))})"
+    f" VALUES (%s, 0, 1, 1, 0, {_TOKENS_OF_A_RUN} * UNIX_TIMESTAMP(), %s, %s, %s, %s, %s,"
+    f" {', '.join(['%s'] * len(_CREATED))})"
 )
 #: the columns of MySQL's table, which `tailrace status` shows
 _MYSQLS = (
@@ -226,10 +230,10 @@ def create(
 
 
 def take_over(session: Session, channel: ChannelKey) -> Position:
-    """Increment the fencing token, so an earlier consumer of the channel is fenced."""
+    """Begin a run with its own fencing token, so an earlier consumer of the channel is fenced."""
     with transaction(session):
         session.run(
-            "UPDATE tailrace.relay_log_info SET fencing_token = fencing_token + 1, consistent = 0"
+            f"UPDATE tailrace.relay_log_info SET {_NEXT_RUN}, consistent = 0"
             " WHERE prefix = %s AND Channel_name = %s",
             channel,
         )
@@ -279,25 +283,25 @@ def note_ddl(session: Session, channel: ChannelKey, token: int, intent: str | No
 
 
 def renew_token(session: Session, channel: ChannelKey, token: int) -> int:
-    """Get a new token for the same consumer, so that workers with the old one can no longer write.
+    """Get a new token for the same run, so that workers with an earlier one can no longer write.
 
     Raises DownstreamError if another consumer has taken over.
     """
     with transaction(session):
-        check_token(read(session, channel, lock=True), token, channel)
+        found = check_run(read(session, channel, lock=True), token, channel)
         session.run(
             "UPDATE tailrace.relay_log_info SET fencing_token = fencing_token + 1"
             " WHERE prefix = %s AND Channel_name = %s",
             channel,
         )
-    return token + 1
+    return found.fencing_token + 1
 
 
 def forget_relay_log(session: Session, channel: ChannelKey) -> None:
     """Clear the relay log position; the epoch position is kept. Fences a running consumer."""
     session.run(
-        "UPDATE tailrace.relay_log_info SET Relay_log_name = NULL, Relay_log_pos = NULL,"
-        " fencing_token = fencing_token + 1 WHERE prefix = %s AND Channel_name = %s",
+        f"UPDATE tailrace.relay_log_info SET Relay_log_name = NULL, Relay_log_pos = NULL, {_NEXT_RUN}"
+        " WHERE prefix = %s AND Channel_name = %s",
         channel,
     )
 
@@ -343,6 +347,16 @@ def check_token(found: Position | None, token: int, channel: ChannelKey) -> Posi
             hint="run one consumer per channel; this one stops, and what it applied is recorded in the position",
         )
     return found
+
+
+def check_run(found: Position | None, token: int, channel: ChannelKey) -> Position:
+    """Return the locked position if it belongs to this run. Raises DownstreamError.
+
+    Its token may be greater than ``token``: the run has renewed it, and the connection was lost before the answer.
+    """
+    if found is not None and found.fencing_token // _TOKENS_OF_A_RUN == token // _TOKENS_OF_A_RUN:
+        return found
+    return check_token(found, token, channel)
 
 
 def set_consistent(session: Session, channel: ChannelKey, token: int) -> None:

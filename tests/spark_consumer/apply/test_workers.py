@@ -207,7 +207,7 @@ def test_a_worker_of_a_fenced_consumer_writes_nothing(
     def fenced(order: Any, parts: Any) -> Any:
         done = list(run_parts(order, parts[:2]))
         downstream.execute(
-            f"UPDATE tailrace.relay_log_info SET fencing_token = fencing_token + 1 WHERE Channel_name = '{db}'"
+            f"UPDATE tailrace.relay_log_info SET fencing_token = fencing_token + 1000 WHERE Channel_name = '{db}'"
         )
         return done + list(run_parts(order, parts[2:]))
 

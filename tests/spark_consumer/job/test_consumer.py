@@ -370,7 +370,7 @@ def test_a_stopped_run_returns_and_a_fenced_one_says_so(
     topic.epoch(insert(t, row(3)))
     wait_until(lambda: counters.rows == 3, "the third row is applied")
     downstream.execute(
-        f"UPDATE tailrace.relay_log_info SET fencing_token = fencing_token + 1 WHERE Channel_name = '{name}'"
+        f"UPDATE tailrace.relay_log_info SET fencing_token = fencing_token + 1000 WHERE Channel_name = '{name}'"
     )
     topic.epoch(insert(t, row(4)))
     second.join(60)

@@ -10,9 +10,11 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
+import pymysql
 import pytest
 
 from compose.databases import Database
@@ -23,11 +25,13 @@ from schemas.access.server_url import ServerUrl
 from schemas.errors import DownstreamError
 from schemas.structure import TableStructure
 from schemas.wire.epoch import TableChanged
+from spark_consumer.apply.tables import position_store
 from spark_consumer.job.progress import Counters
 from spark_consumer.rules.config import ConsumerConfig
+from spark_consumer.target.session import closing, connect
 from tailrace.assemble.consumer import consumer
 from tailrace.assemble.producer import producer
-from tests.support.applying.apply_steps import apply_steps, open_applier, prepared
+from tests.support.applying.apply_steps import apply_steps, open_applier, open_channel, prepared
 from tests.support.epochs.fake_topic import FakeTopic, insert, integer, update
 from tests.support.epochs.producer_case import producer_case
 from tests.support.names import own_name
@@ -85,6 +89,28 @@ def test_a_connection_cut_at_commit_applies_the_batch_once(
         f"SELECT first_epoch, statements FROM tailrace.applied_epochs WHERE channel = '{name}' ORDER BY 1"
     )
     assert [epoch for epoch, _ in audited] == [0, 1, 2, 3, 4]
+
+
+def test_a_token_renewed_in_an_unanswered_commit_is_the_runs_own(downstream: Database, name: str) -> None:
+    table(downstream, name)
+    steps = [step(f"INSERT INTO {name}.t VALUES (1, 1)"), step(f"INSERT INTO {name}.t VALUES (2, 2)")]
+    with fault_proxy(downstream.port) as proxy:
+        applier, config = open_channel(through(proxy, downstream), name)
+        first = applier.token
+        proxy.cut_at(b"COMMIT", "after")
+        assert applier.ahead() == []
+        assert (proxy.cuts, applier.token) == (1, first + 2)
+        proxy.cut_at(b"COMMIT", "after")
+        with pytest.raises((pymysql.OperationalError, OSError)):
+            position_store.renew_token(applier.session, config.key, applier.token)
+        apply_steps(applier, steps[:1])
+        assert (proxy.cuts, applier.token) == (2, first + 3)
+        with closing(connect(config.target)) as other:
+            taken = position_store.take_over(other, config.key).fencing_token
+        for act in (applier.ahead, partial(apply_steps, applier, steps)):
+            with pytest.raises(DownstreamError, match=rf"TR610.*token {taken}, ours is {first + 3}"):
+                act()
+    assert downstream.execute(f"SELECT id FROM {name}.t") == [(1,)]
 
 
 def test_locks_and_a_read_only_server_are_waited_for(downstream: Database, name: str) -> None:

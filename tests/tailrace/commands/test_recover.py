@@ -296,7 +296,8 @@ def test_a_channel_that_never_ran_begins_with_the_relay_log(alone: River) -> Non
     [before] = channel(alone, "fencing_token")
     assert recover(alone) == 0, alone.talk()
     alone.assert_equal()
-    assert channel(alone, "fencing_token, epoch, consistent") == (int(str(before)) + 1, -1, 1)
+    after, *rest = channel(alone, "fencing_token, epoch, consistent")
+    assert (int(str(after)) > int(str(before)), rest) == (True, [-1, 1])
     assert recover(alone) == 0
     assert "nothing_to_recover" in alone.talk()
 
