@@ -3,22 +3,18 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import replace
 from typing import Protocol
 
 from producer.decode.nested_events import needed_from
-from producer.epochs.open_epoch import Records, SealedEpoch, TrackedRecord
+from producer.epochs.open_epoch import EpochWith, Records, SealedEpoch, TrackedRecord
 from producer.epochs.progress import PublishProgress
 from producer.upstream.origins import Origins
 from relay_store.layout.directory import RelayPosition
 from relay_store.layout.readers import Mark
 from relay_store.read.tail import RelayTail
-from schemas.wire.epoch import EpochCommitted, OffsetRange
-
-#: an epoch's record, given the offset ranges of its rows and their digest
-EpochWith = Callable[[tuple[OffsetRange, ...], int], EpochCommitted]
+from schemas.wire.epoch import EpochCommitted
 
 
 class EpochDestination(Protocol):
@@ -36,7 +32,7 @@ class EpochDestination(Protocol):
         """Commit the epoch, and return its record.
 
         Args:
-            epoch_with: makes the record of the rows' offset ranges and digest.
+            epoch_with: makes the record of the rows' offset ranges, digest and runs.
             tracked: the records of tracked structures that the epoch changed.
         """
         ...
@@ -124,10 +120,11 @@ class Committer:
             self._tail.wait_until_durable(epoch.end)
         self._progress.begins_commit(time.monotonic())
         committed = self._log.commit(
-            lambda ranges, digest: replace(
+            lambda ranges, digest, runs: replace(
                 epoch.record,
                 ranges=ranges,
                 digest=digest,
+                runs=runs,
                 published_ms=time.time_ns() // 1_000_000,
                 log_id=self._log_id,
                 origins=self._origins.ids,

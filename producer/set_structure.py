@@ -66,7 +66,7 @@ def set_structure(
         published = position is None and not config.schema_registry_url
         versions = _versions(last.epoch + 1, name, table, flavor) if published else ()
         log.begin()
-        return log.commit(lambda ranges, digest: _epoch(last, versions), records)
+        return log.commit(lambda ranges, digest, runs: _epoch(last, versions), records)
 
 
 def _table(file: Path, name: QualifiedName, flavor: Flavor) -> TableDefinition:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -17,7 +17,9 @@ from schemas.wire.epoch import (
     CompleteCopy,
     CopyStep,
     EpochCommitted,
+    OffsetRange,
     PreparedTransaction,
+    RowRun,
     SchemaChanged,
     Skipped,
     StructureVersion,
@@ -27,6 +29,8 @@ from schemas.wire.rows import header_size, schema_name
 
 #: of one record
 Headers = list[tuple[str, bytes]]
+#: an epoch's record, given the offset ranges of its rows, their digest, and the runs of a large transaction's rows
+EpochWith = Callable[[tuple[OffsetRange, ...], int, tuple[RowRun, ...]], EpochCommitted]
 #: the key of a tracked structure, and its record; None for one that is gone
 TrackedRecord = tuple[bytes, bytes | None]
 _NOTHING: Mapping[QualifiedName, str] = {}

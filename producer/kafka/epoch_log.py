@@ -12,7 +12,9 @@ An epoch's commit, in this order:
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
+from functools import partial
 from itertools import repeat
 from operator import length_hint
 from typing import Any, TypeVar
@@ -20,7 +22,7 @@ from typing import Any, TypeVar
 import structlog
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
-from producer.epochs.open_epoch import Headers, LogState, Records
+from producer.epochs.open_epoch import EpochWith, Headers, LogState, Records
 from producer.kafka.connection import (
     LIBRDKAFKA,
     MAX_MESSAGE,
@@ -39,6 +41,7 @@ from schemas.wire.epoch import (
     EPOCH_KEY,
     EpochCommitted,
     OffsetRange,
+    RowRun,
     digest_of,
     encode_structure_version,
 )
@@ -49,11 +52,41 @@ log = structlog.get_logger()
 # A row larger than this goes out in parts, so that neither broker nor readers need buffers for whole rows.
 _PART = 8 << 20
 _BATCH = 1 << 20
+# Rows and bytes of their values from which on a run ends: what a reader holds at a time of a large transaction.
+_RUN_ROWS = 100_000
+_RUN_BYTES = 48 << 20
+_SECOND_HALF = "__debezium.oldkey"
 _SLICE = 0.5  # seconds between checks whether to keep waiting
 # As long as a broker keeps an open transaction: what is waited for longer could not be committed any more.
 _TRANSACTION_MS = 600_000
 _T = TypeVar("_T")
 _Report = Callable[[KafkaError | None, Message], None]
+
+
+@dataclass
+class _OpenRun:
+    """Rows of the open epoch that are becoming a run.
+
+    Attributes:
+        size: bytes of their values.
+        ends: the offset after the last one that is delivered, by partition.
+    """
+
+    rows: int = 0
+    size: int = 0
+    digest: int = 0
+    ends: dict[int, int] = field(default_factory=dict)
+
+    @property
+    def is_full(self) -> bool:
+        """Whether the next rows begin another run."""
+        return self.rows >= _RUN_ROWS or self.size >= _RUN_BYTES
+
+
+def _room(run: _OpenRun, records: Records) -> int:
+    """How many of these records belong to the run; the halves of a key change do together."""
+    room = _RUN_ROWS - run.rows
+    return room + any(name == _SECOND_HALF for name, _ in records.headers.get(records.first + room, ()))
 
 
 class EpochLog:
@@ -84,10 +117,9 @@ class EpochLog:
         self._prefix, self._count = prefix, partition_count
         self._producer: Any = None
         self._starts: dict[int, int] = {}
-        self._ends: dict[int, int] = {}
+        self._runs: list[_OpenRun] = []
         self._error: KafkaError | None = None
         self._part = _PART
-        self._digest = 0
 
     def open(self) -> LogState:
         """Create missing topics, fence the previous producer, and read what there is to go on from.
@@ -128,24 +160,32 @@ class EpochLog:
 
     def begin(self) -> None:
         """Open the Kafka transaction of the next epoch."""
-        self._starts, self._ends, self._error, self._digest = {}, {}, None, 0
+        self._starts, self._runs, self._error = {}, [], None
         self.connection.refusal.forget()
         self._call(self._producer.begin_transaction, "beginning an epoch")
 
     def write(self, records: Records) -> None:
-        """Hand records to librdkafka; its threads send them while the caller goes on.
+        """Hand records to librdkafka, until none are left; its threads send them while the caller goes on.
 
         Raises:
             LogError: TR502 a record that Kafka does not take.
         """
-        if not records:
-            return
-        self._digest = (self._digest + digest_of(records.values)) % DIGEST_MODULUS
-        if max(map(len, records.values)) > self._part:
+        while records:
+            if not self._runs or self._runs[-1].is_full:
+                self._runs.append(_OpenRun())
+            run = self._runs[-1]
+            self._write_run(run, records.split_off(_room(run, records)))
+
+    def _write_run(self, run: _OpenRun, records: Records) -> None:
+        sizes = list(map(len, records.values))
+        run.rows += len(records)
+        run.size += sum(sizes)
+        run.digest += digest_of(records.values)
+        if max(sizes) > self._part:
             records = self._in_parts(records)
         keys, values, numbers = records.keys, records.values, partitions(records.keys, self._count)
         headers = {number - records.first: found for number, found in records.headers.items()}
-        reports = self._reported(numbers)
+        reports = self._reported(numbers, run)
         start = 0
         for single in sorted(headers.keys() | reports):
             self._write_plain(keys[start:single], values[start:single], numbers[start:single])
@@ -203,20 +243,23 @@ class EpochLog:
 
     def commit(
         self,
-        epoch_with: Callable[[tuple[OffsetRange, ...], int], EpochCommitted],
+        epoch_with: EpochWith,
         tracked: tuple[tuple[bytes, bytes | None], ...] = (),
     ) -> EpochCommitted:
         """Complete the epoch.
 
         Args:
-            epoch_with: makes the epoch's record, given its offset ranges and the digest of its rows.
+            epoch_with: makes the epoch's record, given the offset ranges, the digest and the runs of its rows.
             tracked: the records of tracked structures that the epoch changed; None for those that are gone.
         """
         self._flush()
         if self._error is not None:
             raise log_error(self._cause(KafkaException(self._error)), "writing rows")
-        ranges = tuple(OffsetRange(p, self._starts[p], self._ends[p]) for p in sorted(self._starts))
-        epoch = epoch_with(ranges, self._digest)
+        runs = list(self._row_runs())
+        ends = {part.partition: part.end for run in runs for part in run.ranges}
+        ranges = tuple(OffsetRange(p, self._starts[p], ends[p]) for p in sorted(ends))
+        digest = sum(run.digest for run in runs) % DIGEST_MODULUS
+        epoch = epoch_with(ranges, digest, tuple(runs) if len(runs) > 1 else ())
         for version in epoch.structures:
             self._produce(self.topics.schemas, encode_structure_version(version), version.topic_key)
         for key, record in tracked:
@@ -262,25 +305,34 @@ class EpochLog:
             # The broker aborts it when the next producer opens the log.
             log.warning("abort_failed", reason=error.args[0].str())
 
-    def _reported(self, numbers: list[int]) -> dict[int, _Report]:
+    def _row_runs(self) -> Iterator[RowRun]:
+        """Yield the epoch's rows in runs, when all of them are delivered."""
+        starts = dict(self._starts)
+        for run in self._runs:
+            ranges = tuple(OffsetRange(p, starts[p], run.ends[p]) for p in sorted(run.ends))
+            starts |= run.ends
+            yield RowRun(run.rows, run.digest % DIGEST_MODULUS, ranges)
+
+    def _reported(self, numbers: list[int], run: _OpenRun) -> dict[int, _Report]:
         """The records whose delivery must be reported: each partition's last, and the epoch's first."""
         backwards, last = numbers[::-1], len(numbers) - 1
+        report = partial(self._delivered, run)
         reported: dict[int, _Report] = {}
         for partition in set(numbers):
-            reported[last - backwards.index(partition)] = self._delivered
+            reported[last - backwards.index(partition)] = report
             if partition not in self._starts:
                 self._starts[partition] = -1
-                reported[numbers.index(partition)] = self._delivered
+                reported[numbers.index(partition)] = report
         return reported
 
-    def _delivered(self, error: KafkaError | None, message: Message) -> None:
+    def _delivered(self, run: _OpenRun, error: KafkaError | None, message: Message) -> None:
         if error is not None:
             self._error = self._error or error
             return
         partition, offset = message.partition(), message.offset()
         if self._starts[partition] < 0:
             self._starts[partition] = offset
-        self._ends[partition] = offset + 1
+        run.ends[partition] = offset + 1
 
     def _produce(self, topic: str, value: bytes | None, key: bytes) -> None:
         self._call(lambda: self._producer.produce(topic, value, key, 0), f"writing to {topic}")

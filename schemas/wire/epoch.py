@@ -93,6 +93,15 @@ class OffsetRange:
     end: int
 
 
+@dataclass(frozen=True)
+class RowRun:
+    """Consecutive rows of an epoch. The fields are described in ``epoch.avsc``."""
+
+    rows: int
+    digest: int
+    ranges: tuple[OffsetRange, ...]
+
+
 #: what a channel that began with a copy for new channels has of a table while that copy runs: nothing, or some rows
 ABSENT, INCOMPLETE = NEW_CHANNELS = ("absent", "incomplete")
 
@@ -285,6 +294,7 @@ class EpochCommitted:
     complete: CompleteCopy | None = None
     for_new_channels: bool = False
     complete_ms: int = 0
+    runs: tuple[RowRun, ...] = ()
 
     @property
     def is_quiet(self) -> bool:
@@ -322,6 +332,10 @@ class EpochCommitted:
         record["prepared"] = tuple(PreparedTransaction(**p) for p in record["prepared"])
         record["origins"] = tuple(record["origins"])
         record["skipped"] = tuple(Skipped(**s) for s in record["skipped"])
+        record["runs"] = tuple(
+            RowRun(r["rows"], r["digest"], tuple(OffsetRange(**part) for part in r["ranges"]))
+            for r in record["runs"]
+        )
         if record["copy"] is not None:
             record["copy"] = CopyStep(**record["copy"])
         if record["complete"] is not None:

@@ -269,8 +269,15 @@ def _check_counts(epoch: EpochCommitted) -> None:
         counts = (table.inserts, table.updates, table.deletes, table.reads)
         _need(min(counts) >= 0, f"it has {counts} rows of {table.db}.{table.table}")
     _need(epoch.transactions >= 0, f"it has {epoch.transactions} transactions")
+    _check_ranges(epoch.ranges)
+    _need(epoch.rows >= 0, f"it has {epoch.rows} rows")
+    if epoch.runs:
+        _check_runs(epoch)
+
+
+def _check_ranges(ranges: Iterable[OffsetRange]) -> None:
     before = OffsetRange(-1, 0, 0)
-    for part in epoch.ranges:
+    for part in ranges:
         _need(
             part.partition > before.partition, f"partition {part.partition} is there twice, or out of order"
         )
@@ -279,7 +286,24 @@ def _check_counts(epoch: EpochCommitted) -> None:
             f"its offsets of partition {part.partition} are {part.start} to {part.end}",
         )
         before = part
-    _need(epoch.rows >= 0, f"it has {epoch.rows} rows")
+
+
+def _check_runs(epoch: EpochCommitted) -> None:
+    ends = {part.partition: part.start for part in epoch.ranges}
+    for run in epoch.runs:
+        _check_ranges(run.ranges)
+        records = sum(part.end - part.start for part in run.ranges)
+        _need(0 < run.rows <= records, f"it has a run of {run.rows} rows at {records} offsets")
+        for part in run.ranges:
+            _need(
+                ends.get(part.partition) == part.start,
+                f"a run of its rows begins at offset {part.start} of partition {part.partition}",
+            )
+            ends[part.partition] = part.end
+    all_of_it = {part.partition: part.end for part in epoch.ranges}, epoch.rows, epoch.digest
+    rows, digest = (sum(getattr(run, name) for run in epoch.runs) for name in ("rows", "digest"))
+    _need((ends, rows, digest % DIGEST_MODULUS) == all_of_it, "the runs of its rows are not all of them")
+    _need(epoch.copy is None, "it is of a copy, and has runs")
 
 
 def _check_copy(epoch: EpochCommitted) -> None:

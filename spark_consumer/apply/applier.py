@@ -15,8 +15,9 @@ The protocol, in order:
    becomes several statements, each has its own number, intent and lock.
 5. Lock the tables against DDL and check that they are those of the plan, and that none of their triggers changes
    replicated rows (``side_writes.py``; for parts, before step 1). Then run DELETEs for all tables, INSERTs, and the
-   statements of tables in the upstream's order. Each must change exactly the rows in the log. A slice in parts has no
-   rows left here. Then write the rows of tables without transactions on a second connection (``nontransactional.py``).
+   statements of tables in the upstream's order. Each must change exactly the rows in the log. A large transaction
+   comes in runs of its rows, and all this is done for each of them. A slice in parts has no rows left here. Then write
+   the rows of tables without transactions on a second connection (``nontransactional.py``).
 6. Move the position, with the marks of tables without transactions and the rows of the workers; write the audit row;
    COMMIT.
 7. If the connection is lost, also during COMMIT, a new one reads the position, which shows what happened.
@@ -46,9 +47,11 @@ from spark_consumer.apply.prepared import (
     PreparedCopy,
     PreparedParts,
     PreparedRows,
+    PreparedRuns,
     SingleSlice,
     Transaction,
 )
+from spark_consumer.apply.refused_event import named
 from spark_consumer.apply.side_writes import SideWrites
 from spark_consumer.apply.tables import audit, error_log, nontransactional_info, position_store, worker_info
 from spark_consumer.apply.tables.error_log import Directive
@@ -60,6 +63,7 @@ from spark_consumer.ddl.online_tables import OnlineTables
 from spark_consumer.epochs.position import Position
 from spark_consumer.epochs.slices import Slice
 from spark_consumer.plan.counters import NOTHING_COUNTED, Applied
+from spark_consumer.plan.refusal import RowRefused
 from spark_consumer.rules.channel import ChannelKey
 from spark_consumer.rules.config import ConsumerConfig
 from spark_consumer.target.session import Session, transaction
@@ -249,7 +253,9 @@ class Applier:
             for sql in ddl.instead if ddl else ():
                 run_operators_statement(session, sql, slice_.where)
             made = prepared.read() if isinstance(prepared, AfterDdl) else prepared
-            if isinstance(made, PreparedRows):
+            if isinstance(made, PreparedRuns):
+                made = self._write_runs(made, before)
+            elif isinstance(made, PreparedRows):
                 self._write(made, before)
             unfinished = self._advance_marks(made, before)
             self._move(made, replace(before, online_tables=tables.to_json()), number, ddl)
@@ -278,6 +284,27 @@ class Applier:
         write(session, made.writes, where)
         if any(one.steps for one in made.nontransactional):
             self._write_beside(made, before)
+
+    def _write_runs(self, prepared: PreparedRuns, before: Position) -> PreparedRows:
+        """Write a large transaction run by run; return what is left to do."""
+        slice_, counts = prepared.slice_, prepared.row_counts
+        rows = statements = 0
+        directives: list[Directive] = []
+        with prepared.reading() as runs:
+            for run in runs:
+                try:
+                    self._write(run, before)
+                except RowRefused as error:
+                    raise named(error, run) or error from error
+                reached("apply.after_run")
+                rows += run.slice_.rows
+                statements += run.statements
+                counts += run.row_counts
+                directives += run.directives
+                _log.info("transaction_runs", epoch=slice_.first.epoch, rows=rows, of=slice_.rows)
+        changes = slice_.rows - counts.filtered - counts.expression_filtered - counts.compacted
+        counts = replace(counts, merged=min(changes, counts.merged))
+        return PreparedRows(slice_, row_counts=counts, written=statements, directives=tuple(directives))
 
     def _write_beside(self, made: PreparedRows, before: Position) -> None:
         """Write to non-transactional tables while the session holds the channel's row."""
@@ -338,7 +365,7 @@ class Applier:
                 self._side_writes.check_tables(self.session, part.writes.tables, prepared.slice_.where)
             self._run_parts(prepared, before)
             return len(prepared.parts)
-        if isinstance(prepared, AfterDdl) or prepared.rest_of is None:
+        if not isinstance(prepared, PreparedRows) or prepared.rest_of is None:
             return 0
         parts = prepared.rest_of.parts
         # Some numbers are never used.

@@ -69,7 +69,7 @@ def write_slice(config: ConsumerConfig, token: int, prepared: PreparedCopy) -> P
     found = prepared.rows.results_of_runs(slice_, config.worker_count, work, then)
     statements = sum(one.statements for one in found if isinstance(one, Written))
     merged = sum(one.rows for one in found if isinstance(one, Written)) - statements
-    return PreparedRows(slice_, row_counts=prepared.row_counts + RowCounts(merged=merged), copied=statements)
+    return PreparedRows(slice_, row_counts=prepared.row_counts + RowCounts(merged=merged), written=statements)
 
 
 def write_run(context: CopyContext, run: Slice, results: Sequence[Result]) -> Iterator[Result]:

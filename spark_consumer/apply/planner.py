@@ -120,8 +120,7 @@ class Planner:
         causality = causality_of(plan, targets, foreign, by_tables=self._by_tables)
         if causality is None:
             return plan
-        touched = [table for logged in slice_.epochs for table in logged.record.tables]
-        updated = frozenset((table.db, table.table) for table in touched if table.updates)
+        updated = frozenset((table.db, table.table) for table in slice_.touched if table.updates)
         return replace(plan, causality=replace(causality, updated=updated))
 
     def in_order(self, tables: Collection[QualifiedName]) -> None:

@@ -1,4 +1,4 @@
-"""A slice that is ready to be applied: its statements, its five forms, and how the executors' results become one.
+"""A slice that is ready to be applied: its statements, its six forms, and how the executors' results become one.
 
 Rows that are already read are verified: they are exactly those of the epochs.
 """
@@ -6,6 +6,8 @@ Rows that are already read are verified: they are exactly those of the epochs.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, replace
 from itertools import chain, islice
 from typing import TypeVar
@@ -80,11 +82,6 @@ class Writes:
         """The number of rows that they must change according to the log."""
         merged = sum(statement.rows for _, statement in self.merged)
         return merged + sum(one.rows for one in self.ordered)
-
-    @property
-    def by_image(self) -> set[QualifiedName]:
-        """The downstream's tables whose rows are compacted by their images."""
-        return {table.target_name for table, _ in self.merged if table.by_image}
 
     @property
     def tables(self) -> dict[QualifiedName, TablePlan]:
@@ -162,7 +159,7 @@ class PreparedRows:
 
     Attributes:
         row_counts: the counts of the stages.
-        copied: the number of statements that have written rows of copies before that transaction.
+        written: the number of statements that have run already: for rows of copies, or for runs of the slice's rows.
         nontransactional: the changes of tables without transactions.
         events: the row changes of a slice that is applied row by row.
         directives: an operator's decisions about some of them.
@@ -172,11 +169,16 @@ class PreparedRows:
     slice_: Slice
     writes: Writes = field(default_factory=Writes)
     row_counts: RowCounts = NOTHING_COUNTED
-    copied: int = 0
+    written: int = 0
     nontransactional: tuple[TableSteps, ...] = ()
     events: Mapping[EventId, Event] = field(default_factory=dict)
     directives: tuple[Directive, ...] = ()
     rest_of: UnfinishedPart | None = None
+
+    @property
+    def by_image(self) -> set[QualifiedName]:
+        """The downstream's tables whose rows are compacted by their images."""
+        return {table.target_name for table, _ in self.writes.merged if table.by_image}
 
     @property
     def counts(self) -> dict[str, int]:
@@ -190,12 +192,51 @@ class PreparedRows:
 
     @property
     def statements(self) -> int:
-        return self.writes.statements + self._beside.statements + self.copied
+        return self.writes.statements + self._beside.statements + self.written
 
     @property
     def tables(self) -> dict[QualifiedName, TablePlan]:
         """The downstream's tables to which it writes in that transaction or beside it, by name."""
         return self.writes.tables | self._beside.tables
+
+
+@dataclass(frozen=True)
+class PreparedRuns:
+    """The rows of a large transaction, which are read and written run by run, so that few are in memory at a time.
+
+    Attributes:
+        read: reads a run.
+    """
+
+    slice_: Slice
+    plan: SlicePlan
+    read: Callable[[Slice], PreparedRows]
+
+    @property
+    def row_counts(self) -> RowCounts:
+        """The counts that are known before they are written."""
+        return RowCounts.of_plan(self.slice_, self.plan)
+
+    @property
+    def by_image(self) -> set[QualifiedName]:
+        """The downstream's tables whose rows are compacted by their images."""
+        return {table.target_name for table in self.plan.tables if table.by_image}
+
+    @contextmanager
+    def reading(self) -> Iterator[Iterator[PreparedRows]]:
+        """Yield the runs; each is read while the one before it is written."""
+        with ThreadPoolExecutor(1, "runs") as ahead:
+            yield self._each(ahead)
+
+    def _each(self, ahead: ThreadPoolExecutor) -> Iterator[PreparedRows]:
+        coming: Future[PreparedRows] | None = None
+        for run in self.slice_.runs:
+            following = ahead.submit(self.read, run)
+            if coming is not None:
+                yield coming.result()
+            coming = following
+        if coming is not None:
+            yield coming.result()
 
 
 @dataclass(frozen=True)
@@ -276,7 +317,7 @@ class AfterDdl:
     """
 
     slice_: Slice
-    read: Callable[[], PreparedRows]
+    read: Callable[[], PreparedRows | PreparedRuns]
 
 
 @dataclass(frozen=True)
@@ -288,7 +329,7 @@ class Divided:
 
 
 #: a slice that is one transaction, perhaps after those of workers
-Transaction = PreparedRows | PreparedParts | AfterDdl
+Transaction = PreparedRows | PreparedRuns | PreparedParts | AfterDdl
 SingleSlice = Transaction | PreparedCopy
 Prepared = SingleSlice | Divided
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
+
 from schemas.errors import DownstreamError
 from spark_consumer.apply.connection import Connection
-from spark_consumer.apply.prepared import PreparedRows, SingleSlice, Writes
+from spark_consumer.apply.prepared import PreparedRows, PreparedRuns, SingleSlice, Writes
 from spark_consumer.apply.write import write
 from spark_consumer.plan.refusal import DdlRefused, EventRefused, RowRefused, cut_values, ddl_event
 
@@ -24,16 +26,21 @@ def named(error: DownstreamError, prepared: SingleSlice) -> EventRefused | None:
     return EventRefused(error, event, error.where.table, error.statement or "")
 
 
-def first_refused(connection: Connection, prepared: PreparedRows) -> EventRefused | None:
+def first_refused(connection: Connection, prepared: PreparedRows | PreparedRuns) -> EventRefused | None:
     """Write a slice that is prepared row by row, and roll it back. Returns the first refused row; None without one."""
 
     def work() -> EventRefused | None:
         session = connection.session
         session.execute("BEGIN")
         try:
-            write(session, Writes(ordered=prepared.writes.ordered), prepared.slice_.where)
-        except DownstreamError as error:
-            return named(error, prepared)
+            with (
+                prepared.reading() if isinstance(prepared, PreparedRuns) else nullcontext([prepared]) as runs
+            ):
+                for run in runs:
+                    try:
+                        write(session, Writes(ordered=run.writes.ordered), run.slice_.where)
+                    except DownstreamError as error:
+                        return named(error, run)
         finally:
             session.execute("ROLLBACK")
         return None

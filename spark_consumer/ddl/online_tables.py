@@ -76,7 +76,7 @@ class OnlineTables:
 
     def touched(self, slice_: Slice) -> OnlineTables:
         """Return the tables after a slice, with those marked that got rows in it."""
-        touched = {(t.db, t.table) for logged in slice_.epochs for t in logged.record.tables}
+        touched = {(table.db, table.table) for table in slice_.touched}
         if not touched & self.names:
             return self
         return OnlineTables(tuple(replace(h, rows=h.rows or h.name in touched) for h in self.tables))

@@ -179,6 +179,7 @@ def epoch_part(logged: LoggedEpoch, found: Sequence[Transaction], start: int, en
                 for name, numbers in touched.items()
             ),
             ranges=record.ranges if taken else (),
+            runs=(),
             rows=sum(one.rows for one in taken),
             # Transactions without rows are counted with the last part of the epoch.
             transactions=len(taken) + (record.transactions - len(found) if end == record.rows else 0),

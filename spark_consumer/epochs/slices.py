@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from itertools import accumulate
 
 from schemas.errors import LogError, Where
 from schemas.tables import QualifiedName
@@ -22,7 +23,9 @@ from schemas.wire.epoch import (
     INCOMPLETE,
     EpochCommitted,
     OffsetRange,
+    RowRun,
     SchemaChanged,
+    TableTouched,
 )
 from schemas.wire.log_records import FOREIGN, missing
 from spark_consumer.epochs.position import BEFORE_ALL, LogPosition, Position, order_of
@@ -78,19 +81,22 @@ class Slice:
     @cached_property
     def fingerprints(self) -> frozenset[str]:
         """Fingerprints of the structures that the rows were written with."""
-        return frozenset(table.fingerprint for logged in self.epochs for table in logged.record.tables)
+        return frozenset(table.fingerprint for table in self.touched)
+
+    @property
+    def touched(self) -> Iterator[TableTouched]:
+        """The numbers of its rows, by epoch and table."""
+        return (table for logged in self.epochs for table in logged.record.tables)
 
     @cached_property
     def incomplete(self) -> frozenset[QualifiedName]:
         """The upstream's tables of which rows may be missing downstream, because a copy of them runs."""
-        touched = (table for logged in self.epochs for table in logged.record.tables)
-        return frozenset((table.db, table.table) for table in touched if table.incomplete)
+        return frozenset((table.db, table.table) for table in self.touched if table.incomplete)
 
     @cached_property
     def absent(self) -> frozenset[QualifiedName]:
         """The upstream's tables that a new channel does not have yet; it passes over their changes."""
-        touched = (table for logged in self.epochs for table in logged.record.tables)
-        return frozenset((table.db, table.table) for table in touched if table.new_channels == ABSENT)
+        return frozenset((table.db, table.table) for table in self.touched if table.new_channels == ABSENT)
 
     @cached_property
     def ranges(self) -> tuple[OffsetRange, ...]:
@@ -110,6 +116,16 @@ class Slice:
     def each_epoch(self) -> list[Slice]:
         """Its epochs as slices of their own."""
         return [Slice((logged,)) for logged in self.epochs]
+
+    @property
+    def runs(self) -> list[Slice]:
+        """The runs of its rows, if it is an epoch with a large transaction."""
+        if len(self.epochs) > 1:
+            return []
+        starts = accumulate((run.rows for run in self.first.runs), initial=0)
+        return [
+            RunSlice(self.epochs, run, start) for run, start in zip(self.first.runs, starts, strict=False)
+        ]
 
     @property
     def is_copied(self) -> bool:
@@ -196,6 +212,34 @@ class PartSlice(Slice):
 
     def audit_epochs(self, number: int) -> list[EpochCommitted]:
         return [replace(self.last, executed_gtids=self.end.executed)]
+
+
+@dataclass(frozen=True)
+class RunSlice(Slice):
+    """A run of an epoch's rows, which does not move the position.
+
+    Attributes:
+        start: the number of the epoch's rows before it.
+    """
+
+    run: RowRun
+    start: int
+
+    @property
+    def rows(self) -> int:
+        return self.run.rows
+
+    @property
+    def digest(self) -> int:
+        return self.run.digest
+
+    @cached_property
+    def ranges(self) -> tuple[OffsetRange, ...]:
+        return self.run.ranges
+
+    @property
+    def window(self) -> tuple[int, int] | None:
+        return self.start, self.start + self.rows
 
 
 @dataclass(frozen=True)
@@ -299,7 +343,7 @@ def _as_new(record: EpochCommitted) -> EpochCommitted:
 
 def _as_whole(record: EpochCommitted) -> EpochCommitted:
     if record.for_new_channels:
-        return replace(record, ranges=(), tables=(), ddl=None, rows=0, digest=0, copy=None)
+        return replace(record, ranges=(), runs=(), tables=(), ddl=None, rows=0, digest=0, copy=None)
     if any(table.new_channels for table in record.tables):
         return replace(record, tables=tuple(replace(table, new_channels="") for table in record.tables))
     return record

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import astuple, dataclass
 
 from schemas.wire.rows import schema_name
-from spark_consumer.epochs.slices import Slice
+from spark_consumer.epochs.slices import RunSlice, Slice
 from spark_consumer.plan.plan import ApplyMode, SlicePlan
 
 
@@ -38,10 +38,15 @@ class RowCounts:
 
     @classmethod
     def of_plan(cls, slice_: Slice, plan: SlicePlan) -> RowCounts:
-        """Return the counts that follow from the plan and the row counts in the epochs' records."""
+        """Return the counts that follow from the plan and the row counts in the epochs' records.
+
+        They say nothing about a run of an epoch's rows.
+        """
+        if isinstance(slice_, RunSlice):
+            return cls()
         tables = {schema_name(table.header).hex(): table for table in plan.tables}
         filtered = routed = 0
-        for touched in (touched for logged in slice_.epochs for touched in logged.record.tables):
+        for touched in slice_.touched:
             table = tables[touched.fingerprint]
             inserts = touched.inserts + touched.reads
             counts = {"insert": inserts, "update": touched.updates, "delete": touched.deletes}

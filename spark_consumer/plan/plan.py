@@ -186,8 +186,9 @@ def check_copied(plan: SlicePlan, slice_: Slice) -> None:
     Raises:
         DownstreamError: TR665, no key finds one row of a changed table downstream.
     """
-    touched = (table for logged in slice_.epochs for table in logged.record.tables)
-    changed = {(table.db, table.table) for table in touched if table.incomplete and table.rows > table.reads}
+    changed = {
+        (table.db, table.table) for table in slice_.touched if table.incomplete and table.rows > table.reads
+    }
     for table in plan.tables:
         if (table.structure.db, table.structure.table) not in changed or table.mode is ApplyMode.SKIP:
             continue

@@ -19,6 +19,7 @@ from spark_consumer.apply.prepared import (
     PreparedCopy,
     PreparedParts,
     PreparedRows,
+    PreparedRuns,
     SingleSlice,
     apply_directives,
     assemble_slice,
@@ -39,6 +40,8 @@ from spark_consumer.rules.config import ConsumerConfig
 from spark_consumer.sinks.finish_slice import UnappliedRows, finish_slice
 from spark_consumer.target.session import Session, closing, connect, unreachable
 
+# Workers' parts are in memory as a whole, so a larger transaction has one writer.
+_MOST_RUNS_OF_PARTS = 5
 _log = structlog.get_logger()
 
 
@@ -101,24 +104,32 @@ class ServerSink:
             )
         )
 
-    def _read(self, slice_: Slice, plan: SlicePlan) -> PreparedRows | PreparedCopy | PreparedParts:
+    def _read(
+        self, slice_: Slice, plan: SlicePlan
+    ) -> PreparedRows | PreparedRuns | PreparedCopy | PreparedParts:
         assert self._rows is not None
         if plan.copied:
             return PreparedCopy(slice_, plan, self._rows)
-        if plan.causality is not None:
+        if plan.causality is not None and len(slice_.runs) <= _MOST_RUNS_OF_PARTS:
             return read_parts(self._rows, slice_, plan, self._config.workers, self._config.target)
+        if slice_.runs and all(table.transactional for table in plan.tables):
+            return PreparedRuns(slice_, plan, lambda run: self._read_rows(run, plan))
+        return self._read_rows(slice_, plan)
+
+    def _read_rows(self, slice_: Slice, plan: SlicePlan) -> PreparedRows:
+        assert self._rows is not None
         made = assemble_slice(slice_, plan, self._rows.results(slice_, partial(render, plan)))
         applier = self._applier
         is_repeat = applier.position.repeats(slice_.order)
         return apply_directives(made, applier.directives, applier.session.flavor, is_repeat=is_repeat)
 
-    def _in_one(self, slice_: Slice, *, row_by_row: bool = False) -> PreparedRows:
+    def _in_one(self, slice_: Slice, *, row_by_row: bool = False) -> PreparedRows | PreparedRuns:
         """Plan and read a slice that is applied in one transaction."""
         made = self._read(slice_, self._plan(slice_, row_by_row=row_by_row))
-        assert isinstance(made, PreparedRows)
+        assert isinstance(made, PreparedRows | PreparedRuns)
         return made
 
-    def _read_after_ddl(self, slice_: Slice) -> PreparedRows:
+    def _read_after_ddl(self, slice_: Slice) -> PreparedRows | PreparedRuns:
         self._planner.forget()
         return self._in_one(slice_)
 
@@ -158,7 +169,7 @@ class ServerSink:
         slice_ = prepared.slice_
         if not isinstance(error, RowRefused | DdlRefused):
             raise error
-        if isinstance(prepared, PreparedRows) and (counted := prepared.writes.by_image):
+        if isinstance(prepared, PreparedRows | PreparedRuns) and (counted := prepared.by_image):
             # One of several equal rows was to go, or what was removed is not what was written. In order, this is known.
             _log.info("rows_in_order", tables=[".".join(name) for name in sorted(counted)], reason=str(error))
             self._planner.in_order(counted)

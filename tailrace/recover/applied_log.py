@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
 
-from producer.epochs.open_epoch import Records
+from producer.epochs.open_epoch import EpochWith, Records
 from relay_store.layout.directory import RelayPosition
 from schemas.errors import DownstreamError
 from schemas.structure import TableStructure
 from schemas.tables import QualifiedName
-from schemas.wire.epoch import DIGEST_MODULUS, EpochCommitted, OffsetRange, digest_of
+from schemas.wire.epoch import DIGEST_MODULUS, EpochCommitted, digest_of
 from spark_consumer.epochs.position import Position
 from spark_consumer.epochs.slices import LoggedEpoch, RelaySlice, Slice
 from spark_consumer.plan.refusal import EventRefused
@@ -87,12 +86,12 @@ class AppliedLog:
 
     def commit(
         self,
-        epoch_with: Callable[[tuple[OffsetRange, ...], int], EpochCommitted],
+        epoch_with: EpochWith,
         tracked: tuple[tuple[bytes, bytes | None], ...] = (),
     ) -> EpochCommitted:
         """Apply the epoch, or nothing of it if DownstreamError or LogError is raised."""
         # The epoch belongs to no log, so the channel keeps its log_id.
-        epoch = replace(epoch_with((), self._digest), log_id="")
+        epoch = replace(epoch_with((), self._digest, ()), log_id="")
         self._structures |= {v.fingerprint: TableStructure.from_json(v.structure) for v in epoch.structures}
         self._seen.update((v.db, v.table) for v in epoch.structures)
         if epoch.transactions or epoch.rows or epoch.ddl:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -11,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from producer.decode.decode_rules import DecodeRules
-from producer.epochs.open_epoch import EpochLimits, LogState, Records
+from producer.epochs.open_epoch import EpochLimits, EpochWith, LogState, Records
 from producer.publish import Publisher
 from relay_store.layout import directory as layout
 from relay_store.layout.directory import RelayPosition
@@ -22,7 +21,7 @@ from schemas.binlog import framing
 from schemas.errors import RelayError
 from schemas.gtid.sets import MysqlGtidSet
 from schemas.tables import TableFilter
-from schemas.wire.epoch import ORIGIN, EpochCommitted, OffsetRange
+from schemas.wire.epoch import ORIGIN, EpochCommitted
 from tests.support.binlogs.relay_events import event, format_description, group
 
 UUID = "3e11fa47-71ca-11e1-9e33-c80aa9429562"
@@ -165,10 +164,10 @@ class KeptLog:
 
     def commit(
         self,
-        epoch_with: Callable[[tuple[OffsetRange, ...], int], EpochCommitted],
+        epoch_with: EpochWith,
         tracked: tuple[tuple[bytes, bytes | None], ...] = (),
     ) -> EpochCommitted:
-        self.epochs.append(epoch_with((), 0))
+        self.epochs.append(epoch_with((), 0, ()))
         return self.epochs[-1]
 
     def abort(self) -> None: ...

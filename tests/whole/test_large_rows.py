@@ -131,16 +131,20 @@ def test_a_large_transaction_is_one_epoch_of_which_little_is_held(
 
 
 @pytest.mark.parametrize("flavor", ["mysql"])
+@pytest.mark.parametrize("runs", [False, True], ids=["whole", "runs"])
 def test_a_transaction_larger_than_a_task_is_shared_out(
     upstream: Database,
     downstream: Database,
     kafka: Kafka,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
+    runs: bool,
 ) -> None:
     """Inserts, updates, moved keys, deletes and a table without a key, all in one transaction."""
     monkeypatch.setattr("spark_consumer.rows.reader._TASK_ROWS", 150)
     monkeypatch.setattr("producer.kafka.epoch_log._PART", 20_000)
+    monkeypatch.setattr("producer.epochs.open_epoch.PART_RECORDS", 100)
+    monkeypatch.setattr("producer.kafka.epoch_log._RUN_ROWS", 300 if runs else 100_000)
     with source_log(upstream, kafka.bootstrap, tmp_path) as log:
         log.sql(
             _TABLE,
@@ -160,9 +164,14 @@ def test_a_transaction_larger_than_a_task_is_shared_out(
         log.publish()
         epoch, _ = log.epochs()[-1]
         assert epoch.rows > 2500
+        assert (len(epoch.runs) > 5) is runs
+        log.sql("CREATE TABLE c SELECT id, v, LENGTH(w) AS w FROM t")
+        log.publish()
         downstream.execute(f"CREATE DATABASE {log.db} CHARACTER SET utf8mb4")
         consume(log, downstream, tmp_path)
         assert digests(downstream, log.db) == digests(upstream, log.db)
         counted = "SELECT v, w, COUNT(*) FROM {}.k GROUP BY v, w ORDER BY v, w"
-        assert downstream.execute(counted.format(log.db)) == upstream.execute(counted.format(log.db))
+        created = "SELECT id, SHA2(v, 256), w FROM {}.c ORDER BY id"
+        for sql in (counted, created):
+            assert downstream.execute(sql.format(log.db)) == upstream.execute(sql.format(log.db))
         downstream.execute(f"DROP DATABASE {log.db}")

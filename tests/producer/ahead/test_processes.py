@@ -20,7 +20,7 @@ from producer.ahead.blocks import BlocksAhead
 from producer.ahead.pool import DecodePool, worker_count
 from producer.decode.decode_rules import DecodeRules
 from producer.decode.rows_events import KnownTables
-from producer.epochs.open_epoch import EpochLimits, LogState, Records
+from producer.epochs.open_epoch import EpochLimits, EpochWith, LogState, Records
 from producer.publish import Publisher
 from relay_store.layout import directory as layout
 from relay_store.layout.directory import RelayPosition
@@ -29,7 +29,7 @@ from relay_store.write.writer import RelayWriter
 from schemas.binlog import framing
 from schemas.errors import RelayError
 from schemas.tables import TableFilter
-from schemas.wire.epoch import ORIGIN, EpochCommitted, OffsetRange
+from schemas.wire.epoch import ORIGIN, EpochCommitted
 from tests.support.binlogs.decoder import NOW
 from tests.support.binlogs.relay_events import event, format_description, gtid, query, xid
 from tests.support.processes.alive import processes
@@ -91,10 +91,10 @@ class _Log:
 
     def commit(
         self,
-        epoch_with: Callable[[tuple[OffsetRange, ...], int], EpochCommitted],
+        epoch_with: EpochWith,
         tracked: tuple[tuple[bytes, bytes | None], ...] = (),
     ) -> EpochCommitted:
-        epoch = epoch_with((), 0)
+        epoch = epoch_with((), 0, ())
         self.epochs.append((epoch, [*self._rows, *tracked]))
         return epoch
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +10,7 @@ import pytest
 
 from producer import publish
 from producer.decode.decode_rules import DecodeRules
-from producer.epochs.open_epoch import EpochLimits, LogState
+from producer.epochs.open_epoch import EpochLimits, EpochWith, LogState
 from producer.mirror import loop
 from producer.mirror.loop import Mirror
 from producer.publish import Publisher
@@ -21,7 +20,7 @@ from relay_store.layout.pauses import set_pause
 from relay_store.write.writer import RelayWriter
 from schemas.binlog import framing
 from schemas.tables import TableFilter
-from schemas.wire.epoch import ORIGIN, EpochCommitted, OffsetRange
+from schemas.wire.epoch import ORIGIN, EpochCommitted
 from tests.support.binlogs.fake_upstream import FIRST, UUID, fake_upstream
 from tests.support.binlogs.relay_events import event, format_description, group, gtid, query, xid
 from tests.support.waiting import wait_until
@@ -80,10 +79,10 @@ class _Log:
 
     def commit(
         self,
-        epoch_with: Callable[[tuple[OffsetRange, ...], int], EpochCommitted],
+        epoch_with: EpochWith,
         tracked: tuple[tuple[bytes, bytes | None], ...] = (),
     ) -> EpochCommitted:
-        self.epochs.append(epoch_with((), 0))
+        self.epochs.append(epoch_with((), 0, ()))
         return self.epochs[-1]
 
 

@@ -14,12 +14,11 @@ from compose.databases import Database
 from schemas.access.server_url import ServerUrl
 from schemas.errors import DownstreamError
 from schemas.structure import TableStructure
-from spark_consumer.apply.tables import error_log, position_store
 from spark_consumer.apply.workers.apply_part import run_parts
 from spark_consumer.plan.refusal import EventRefused
 from spark_consumer.rules.config import ConsumerConfig
-from spark_consumer.target.session import closing, connect
 from tests.support.applying.model import TABLES, Model
+from tests.support.applying.model_steps import assert_audited, assert_equal, decide, refusal
 from tests.support.applying.parts import MemoryLog, apply_in_child, apply_log
 from tests.support.epochs.fake_topic import delete, insert, integer, text
 from tests.support.names import own_name
@@ -44,38 +43,6 @@ def db(request: pytest.FixtureRequest, downstream: Database) -> str:
 def config(downstream: Database, db: str) -> ConsumerConfig:
     url = ServerUrl.parse(downstream.url("tailrace"))
     return ConsumerConfig("", "p", url, channel=db, consistency="worker", worker_count=4, max_batch_rows=60)
-
-
-def rows_of(server: Database, db: str, table: str, columns: list[str]) -> list[tuple[Any, ...]]:
-    found = server.execute(f"SELECT {', '.join(columns)} FROM {db}.{table}")
-    return sorted(found, key=repr)
-
-
-def assert_equal(server: Database, model: Model) -> None:
-    for table, rows in model.tables.items():
-        columns = [column.name for column in model.structure(table).columns]
-        wanted = sorted((tuple(row[name] for name in columns) for row in rows), key=repr)
-        assert rows_of(server, model.db, table, columns) == wanted, table
-
-
-def assert_audited(server: Database, channel: str, epochs: int) -> None:
-    """Each epoch in one audit row, all workers level, and each number of the ledger used once."""
-    batches = server.execute(
-        f"SELECT first_epoch, last_epoch FROM tailrace.applied_epochs WHERE channel = '{channel}' ORDER BY 1"
-    )
-    covered = [epoch for begin, end in batches for epoch in range(begin, end + 1)]
-    assert covered == list(range(epochs))
-    [(uuid, number, consistent)] = server.execute(
-        "SELECT ledger_uuid, ledger_seq, consistent FROM tailrace.relay_log_info"
-        f" WHERE Channel_name = '{channel}'"
-    )
-    assert consistent == 1
-    ahead = f"SELECT COUNT(*) FROM tailrace.worker_info WHERE Channel_name = '{channel}' AND ahead = 1"
-    assert server.execute(ahead) == [(0,)]
-    if server.flavor == "mysql":
-        [(executed,)] = server.execute("SELECT @@GLOBAL.gtid_executed")
-        ours = next(part for part in executed.replace("\n", "").split(",") if part.startswith(uuid))
-        assert ours == f"{uuid}:1-{number}"
 
 
 CRASHES = (
@@ -150,27 +117,6 @@ def test_refused_events_are_replaced_once_whatever_is_killed(
     assert downstream.execute(f"SELECT n FROM {db}.decided") == [(decided,)]
     assert decided >= 2
     assert died >= 3
-
-
-def refusal(config: ConsumerConfig, log: MemoryLog) -> EventRefused | None:
-    """Apply the log; the event that the downstream refused, if one was."""
-    try:
-        apply_log(config, log)
-    except EventRefused as error:
-        return error
-    return None
-
-
-def decide(config: ConsumerConfig, refused: EventRefused, *before: str) -> None:
-    """Have statements run instead of an event: the event's own, and some before it."""
-    with closing(connect(config.target)) as session:
-        position_store.take_over(session, config.key)
-        token = position_store.require_position(session, config.key).fencing_token
-        error_log.record(session, config.key, token, refused)
-        stopped = error_log.read(session, config.key)
-        assert stopped is not None
-        assert stopped.statement is not None
-        error_log.add(session, config.key, stopped, (*before, stopped.statement), "a test")
 
 
 def test_a_refused_statement_stops_and_the_rest_is_applied_once_it_is_possible(

@@ -33,6 +33,7 @@ from schemas.wire.epoch import (
     EpochCommitted,
     OffsetRange,
     PreparedTransaction,
+    RowRun,
     SchemaChanged,
     Skipped,
     TableChanged,
@@ -88,6 +89,7 @@ EPOCH = replace(
     skipped=(Skipped("shop", "u", "statement", 2),),
     prepared=(PreparedTransaction("X'61',X'',1", None, f"{SOURCE}.000001", "mysql-bin.000001", 100, 200),),
 )
+RUNS = (RowRun(2, 40, (OffsetRange(0, 10, 12),)), RowRun(1, 59, (OffsetRange(3, 4, 6),)))
 CHANGED = replace(
     epoch_record(6, transactions=1, ddl=DDL, executed=f"{SOURCE}:1-13"), source_pos=2000, relay_pos=2000
 )
@@ -128,6 +130,7 @@ def reread(epoch: EpochCommitted) -> EpochCommitted:
 
 def test_what_the_producer_writes_is_read() -> None:
     assert reread(EPOCH) == EPOCH
+    assert reread(replace(EPOCH, runs=RUNS)) == replace(EPOCH, runs=RUNS)
     assert reread(CHANGED) == CHANGED
     for_new = [replace(epoch, for_new_channels=True) for epoch in (COPIED_FOR_NEW, BEGUN, ENDED)]
     for epoch in (COPIED, BEGUN, ENDED, *for_new):
@@ -212,6 +215,26 @@ def test_an_epoch_whose_numbers_contradict_each_other_has_other_rows(fault: str)
     check_rows(EPOCH, 7)
 
 
+_FORGED_RUNS: dict[str, tuple[RowRun, ...]] = {
+    "missing rows": RUNS[:1],
+    "rows twice": (*RUNS, RUNS[1]),
+    "rows of other epochs": (RUNS[0], replace(RUNS[1], ranges=(OffsetRange(3, 4, 7),))),
+    "a gap": (replace(RUNS[0], rows=1, ranges=(OffsetRange(0, 11, 12),)), replace(RUNS[1], rows=2)),
+    "another partition": (RUNS[0], replace(RUNS[1], ranges=(OffsetRange(4, 4, 6),))),
+    "a partition twice": (replace(RUNS[0], ranges=(OffsetRange(0, 10, 11), OffsetRange(0, 11, 12))), RUNS[1]),
+    "more rows than records": (replace(RUNS[0], rows=3), replace(RUNS[1], rows=0)),
+    "more rows than the epoch": (RUNS[0], replace(RUNS[1], rows=2)),
+    "no rows": (*RUNS, RowRun(0, 0, ())),
+    "another digest": (RUNS[0], replace(RUNS[1], digest=60)),
+}
+
+
+@pytest.mark.parametrize("fault", _FORGED_RUNS)
+def test_runs_that_are_not_the_epochs_rows_stop_at_its_place(fault: str) -> None:
+    with pytest.raises(LogError, match=rf"^TR568: {PLACE}"):
+        reread(replace(EPOCH, runs=_FORGED_RUNS[fault]))
+
+
 _COPIED = COPIED.tables[0]
 _FORGED_COPIES: dict[str, tuple[EpochCommitted, dict[str, Any]]] = {
     "rows of a copy outside": (COPIED, {"copy": None}),
@@ -264,6 +287,7 @@ _FORGED_COPIES: dict[str, tuple[EpochCommitted, dict[str, Any]]] = {
     ),
     "a begin with rows": (BEGUN, {"tables": COPIED.tables, "rows": 3, "ranges": COPIED.ranges}),
     "an end with rows": (ENDED, {"tables": COPIED.tables, "rows": 3, "ranges": COPIED.ranges}),
+    "runs": (COPIED, {"runs": RUNS}),
     "an end with a statement": (ENDED, {"ddl": BEGUN.ddl}),
 }  # fmt: skip
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import zlib
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field, replace
 from typing import cast
@@ -16,6 +16,7 @@ from schemas.wire.epoch import (
     DIGEST_MODULUS,
     CopyStep,
     OffsetRange,
+    RowRun,
     SchemaChanged,
     StructureVersion,
     TableTouched,
@@ -46,12 +47,14 @@ class MemoryLog(SliceRows):
 
     Attributes:
         numbered: whether each transaction has a GTID of its own.
+        run_rows: the rows of a run, if epochs have runs.
     """
 
     logged: list[LoggedEpoch] = field(default_factory=list)
     rows: dict[int, list[tuple[int, bytes, bytes]]] = field(default_factory=dict)
     known: dict[str, TableStructure] = field(default_factory=dict)
     numbered: bool = False
+    run_rows: int | None = None
     transactions: int = 0
 
     def add(
@@ -69,7 +72,7 @@ class MemoryLog(SliceRows):
         epoch, split = len(self.logged), halves(changes)
         bounds: dict[int, tuple[int, int]] = {}
         counts: dict[TableStructure, list[int]] = {}
-        digest = 0
+        placed: list[tuple[int, int, int]] = []
         self.transactions += copy is None
         gtid = None if copy else f"0-1-{self.transactions}" if self.numbered else "g"
         pos = 1000 + self.transactions if copy else 4
@@ -81,11 +84,11 @@ class MemoryLog(SliceRows):
             ] += 1
             key = row_key(structure, change.after or change.before or {})
             value = row_value(change, epoch, seq, gtid, pos)
-            digest += zlib.crc32(value)
             partition = zlib.crc32(key) % _PARTITIONS
             kept = self.rows.setdefault(partition, [])
             offset = kept[-1][0] + 1 if kept else 0
             kept.append((offset, key, value))
+            placed.append((partition, offset, zlib.crc32(value)))
             bounds[partition] = (bounds.get(partition, (offset, 0))[0], offset + 1)
         record = epoch_record(
             epoch,
@@ -106,7 +109,20 @@ class MemoryLog(SliceRows):
         # A marker's offset ends each epoch.
         for partition, (_, end) in bounds.items():
             self.rows[partition].append((end, b"", b""))
-        self.logged.append(LoggedEpoch(replace(record, digest=digest % DIGEST_MODULUS), epoch))
+        record = replace(record, digest=_digest(placed), runs=self._runs(split, placed))
+        self.logged.append(LoggedEpoch(record, epoch))
+
+    def _runs(self, split: Sequence[Change], placed: Sequence[tuple[int, int, int]]) -> tuple[RowRun, ...]:
+        """An epoch's runs; the halves of a key change are in one."""
+        runs, begin = [], 0
+        for end in range(1, len(split) + 1):
+            is_half = end < len(split) and split[end].flags & KEY_CHANGE and split[end].op == "c"
+            if end == len(split) or (end - begin >= (self.run_rows or len(split)) and not is_half):
+                taken, begin = placed[begin:end], end
+                offsets = {p: [offset for other, offset, _ in taken if other == p] for p, _, _ in taken}
+                ranges = tuple(OffsetRange(p, min(offsets[p]), max(offsets[p]) + 1) for p in sorted(offsets))
+                runs.append(RowRun(len(taken), _digest(taken), ranges))
+        return tuple(runs) if len(runs) > 1 else ()
 
     def epochs(self, start: int = 0) -> Iterator[LoggedEpoch]:
         return iter(self.logged[start:])
@@ -129,6 +145,10 @@ class MemoryLog(SliceRows):
         ]
         offsets, keys, values = zip(*found, strict=True)
         return RangeRows(keys, values, part.partition, offsets)
+
+
+def _digest(placed: Sequence[tuple[int, int, int]]) -> int:
+    return sum(crc for _, _, crc in placed) % DIGEST_MODULUS
 
 
 def apply_log(

@@ -226,5 +226,6 @@ def test_a_producer_of_another_history_does_not_fence_the_one_that_runs(
     assert last is not None
     running.begin()
     # Nobody has taken over: the transaction commits.
-    running.commit(lambda ranges, digest: replace(last, epoch=last.epoch + 1, ranges=ranges, structures=()))
+    end = replace(last, epoch=last.epoch + 1, structures=())
+    running.commit(lambda ranges, digest, runs: replace(end, ranges=ranges))
     assert uuid.UUID(last.log_id)
