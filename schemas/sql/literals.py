@@ -253,19 +253,30 @@ def compile_renderers(
 
 
 def place_lines() -> list[str]:
-    """Return lines that read the place in the log behind the after image of a copied row into ``place``."""
+    """Return lines that read into ``place`` what is behind the after image: the row's place in the log.
+
+    It is a number that grows with the epoch and the number in it. The row has no before image.
+    """
     # The union branch of `before`, then the number in the epoch, and the epoch.
     return ["p += 1", *read_lines("m"), *read_lines("e"), "place = e << 40 | m"]
 
 
 @lru_cache(maxsize=1024)
-def compile_copied(
+def compile_place(structure: TableStructure) -> Callable[[bytes], int]:
+    """Generate a function that returns a row's place in the log, see ``place_lines``."""
+    body = [*_skip_after(structure), *place_lines(), "return place"]
+    return compile_function(
+        "place", "v", body, literal_names(structure.columns), f"<place of {structure.name}>"
+    )
+
+
+@lru_cache(maxsize=1024)
+def compile_placed(
     structure: TableStructure, writable: tuple[str, ...], filled: Filled = ()
 ) -> Callable[[bytes], tuple[int, bytes]]:
-    """Generate a function for rows of copies, whose value has no before image.
+    """Generate a function that returns a row's place in the log and the values of an INSERT in parentheses.
 
-    It returns the row's place in the log, as a number that grows with epoch and number, and the values of an INSERT in
-    parentheses. The arguments are those of ``compile_renderers``.
+    The row has no before image, as those of copies and of INSERTs. The arguments are those of ``compile_renderers``.
     """
     columns = structure.after_image
     whole = "if p > len(v): raise EOFError('the row ends within a column')"
@@ -278,7 +289,7 @@ def compile_copied(
         f"return place, {values}",
     ]
     return compile_function(
-        "copied", "v", body, literal_names(structure.columns), f"<copied of {structure.name}>"
+        "placed", "v", body, literal_names(structure.columns), f"<placed of {structure.name}>"
     )
 
 

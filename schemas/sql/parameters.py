@@ -48,13 +48,13 @@ class Parameters:
         row: the placeholders of one row, in parentheses.
         types: the types of one row's parameters.
         after: converts the after images.
-        copied: also returns the rows' places in the log, see ``compile_copied``.
+        placed: also returns the places in the log, of rows that have no before image; see ``compile_placed``.
     """
 
     row: bytes
     types: bytes
     after: Callable[[Sequence[bytes]], PreparedRows]
-    copied: Callable[[Sequence[bytes]], PreparedRows]
+    placed: Callable[[Sequence[bytes]], PreparedRows]
 
     @property
     def count(self) -> int:
@@ -117,7 +117,7 @@ def compile_parameters(
         row=b"(" + b",".join(placeholders) + b")",
         types=types,
         after=make("parameters", add),
-        copied=make("copied_parameters", [*place_lines(), "add_place(place)", *add]),
+        placed=make("placed_parameters", [*place_lines(), "add_place(place)", *add]),
     )
 
 

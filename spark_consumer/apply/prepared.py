@@ -34,8 +34,8 @@ from spark_consumer.rows.ordered import (
 )
 from spark_consumer.rows.render import TableRenderer
 from spark_consumer.rows.results import (
-    CopiedRows,
     Deletes,
+    InsertedRows,
     Inserts,
     OrderedChange,
     Result,
@@ -341,31 +341,36 @@ def assemble_slice(slice_: Slice, plan: SlicePlan, results: Sequence[Result]) ->
 
 
 def assemble_copy(slice_: Slice, plan: SlicePlan, results: Sequence[Result]) -> list[CopiedStatement]:
-    """Return the INSERTs of rows of copies, of each table in the order of its key: the order of the log.
-
-    The key's hash has spread them over the partitions. In another order InnoDB would divide pages that are full.
-    Raises LogError if rows are missing or extra.
-    """
+    """Return the INSERTs of rows of copies. Raises LogError if rows are missing or extra."""
     verify(slice_, results)
-    found: dict[tuple[int, bool], list[CopiedRows]] = {}
+    return [
+        CopiedStatement(table, insert, list(islice(keys, insert.rows)), plan.limits)
+        for table, inserts, keys in _in_log_order(plan, results)
+        for insert in inserts
+    ]
+
+
+def _in_log_order(
+    plan: SlicePlan, results: Iterable[Result]
+) -> Iterator[tuple[TablePlan, Iterator[Statement], Iterator[bytes]]]:
+    """Yield the INSERTs of each table, and the keys of rows of copies.
+
+    The key's hash has spread the rows over the partitions. In another order than the log's, which is that of most keys,
+    InnoDB would divide pages that are full.
+    """
+    found: dict[tuple[int, bool], list[InsertedRows]] = {}
     for one in results:
-        if isinstance(one, CopiedRows):
+        if isinstance(one, InsertedRows):
             found.setdefault((one.table, one.nulls is None), []).append(one)
-    copied: list[CopiedStatement] = []
     for (index, literal), parts in found.items():
         table = plan.tables[index]
         places, keys = _joined(one.places for one in parts), _joined(one.keys for one in parts)
         nulls, values = _joined(one.nulls or [] for one in parts), _joined(one.values for one in parts)
         order = sorted(range(len(places)), key=places.__getitem__)
-        inserts = TableRenderer(index, table).copied_inserts(
+        inserts = TableRenderer(index, table).inserts(
             None if literal else [nulls[row] for row in order], [values[row] for row in order], plan.limits
         )
-        coming = (keys[row] for row in order)
-        copied += (
-            CopiedStatement(table, insert, list(islice(coming, insert.rows)), plan.limits)
-            for insert in inserts
-        )
-    return copied
+        yield table, inserts, (keys[row] for row in order)
 
 
 def _joined(lists: Iterable[Sequence[_T]]) -> list[_T]:
@@ -390,7 +395,8 @@ def sort_results(slice_: Slice, plan: SlicePlan, results: Sequence[Result]) -> P
     copied = frozenset(one.record.epoch for one in slice_.epochs if one.record.copy is not None)
     steps = steps_of((row for row in in_order if not row.table.transactional), beside, copied)
     ordered = tuple(statements((row for row in in_order if row.table.transactional), plan.limits))
-    writes = Writes(merged(Deletes), merged(Updates), merged(Inserts), ordered)
+    inserts = ((table, one) for table, made, _ in _in_log_order(plan, results) for one in made)
+    writes = Writes(merged(Deletes), merged(Updates), (*inserts, *merged(Inserts)), ordered)
     own = [*ordered, *(step.statement for one in steps for step in one.steps)]
     row_counts = row_counts_of(slice_, plan, results, in_order, [replace(writes, ordered=tuple(own))])
     return PreparedRows(slice_, writes, row_counts, nontransactional=steps, events=events)

@@ -17,7 +17,7 @@ from spark_consumer.rules.config import ConsumerConfig
 # A slice is to take seconds at most, because Spark waits for its end.
 _SLICE_ROWS = 100_000
 _MAX_EPOCHS = 100
-# The executors share a larger transaction, also if they are not there yet.
+# The executors share a larger transaction that is not applied in runs, also if they are not there yet.
 _LARGE_EPOCH_ROWS = 200_000
 # With fewer cores Spark's start takes them from what is being applied, and has no others for its executors.
 _ENOUGH_CORES = 4
@@ -87,7 +87,9 @@ class DirectBatches:
 
     def _apply(self, output: TrackerOutput) -> None:
         """Apply epochs, or wait until Spark has."""
-        large = max((one.offset for one in output.epochs if one.record.rows > _LARGE_EPOCH_ROWS), default=-1)
+        in_parts = self._config.workers > 1
+        shared = (one for one in output.epochs if in_parts or not one.record.runs)
+        large = max((one.offset for one in shared if one.record.rows > _LARGE_EPOCH_ROWS), default=-1)
         while not self._ended and self._runner.position.epochs_offset < large:
             self.spark_may_start.set()
             self._over.wait(_POLL)

@@ -31,7 +31,7 @@ from schemas.wire.rows import HEADER_SIZE
 _OPERATION = itemgetter(slice(OP_AT - 1, AFTER_AT + 1))
 _OPERATIONS = frozenset({b"\x02c\x02", b"\x02r\x02", b"\x02u\x02", b"\x02d\x00"})
 _INSERTS = frozenset(b"cr")
-_DELETE = ord("d")
+_UPDATE, _DELETE = ord("u"), ord("d")
 # Whether a record of an operation has an after and a before image.
 _HAS_IMAGES = {
     ord("c"): (True, False),
@@ -92,11 +92,13 @@ class NetChanges:
     Attributes:
         gone: key and first value of each row that existed before and is deleted or replaced.
         written: key and last value of each row that exists afterwards and was changed.
+        begun: the INSERT of each row that was inserted and changed then, by key.
         saved: number of changes superseded by another change of the same row.
     """
 
     gone: list[tuple[bytes, bytes]]
     written: list[tuple[bytes, bytes]]
+    begun: dict[bytes, bytes]
     saved: int
 
 
@@ -124,5 +126,10 @@ def compact(
         if item[1][OP_AT] not in _INSERTS or item[1][:HEADER_SIZE] in safe_headers
     ]
     written = [item for item in lasts.items() if item[1][OP_AT] != _DELETE]
+    begun = {
+        key: firsts[key]
+        for key, value in written
+        if value[OP_AT] == _UPDATE and firsts[key][OP_AT] in _INSERTS
+    }
     rows = len(written) + sum(1 for key, _ in gone if lasts[key][OP_AT] == _DELETE)
-    return NetChanges(gone, written, len(values) - rows)
+    return NetChanges(gone, written, begun, len(values) - rows)

@@ -15,7 +15,7 @@ import pyarrow as pa
 from pyspark.sql import SparkSession
 
 from spark_consumer.rows.reader import Process, RunTasks, outcomes
-from spark_consumer.rows.results import ChangeToShare, Result
+from spark_consumer.rows.results import ChangeToShare, InsertedRows, Result
 
 SCHEMA = pa.schema([("piece", pa.binary()), ("last", pa.bool_())])
 SCHEMA_DDL = "piece binary, last boolean"
@@ -88,4 +88,6 @@ def _size(result: Result) -> int:
     for field in result.change if type(result) is ChangeToShare else result:
         if type(field) is bytes:
             size += len(field)
+    if type(result) is InsertedRows:
+        size += sum(map(len, result.values))
     return size

@@ -16,8 +16,9 @@ from schemas.sql.literals import (
     Render,
     Renderers,
     RowSource,
-    compile_copied,
     compile_images,
+    compile_place,
+    compile_placed,
     compile_renderers,
     exact_columns,
     source_reader,
@@ -45,8 +46,8 @@ from spark_consumer.rows.results import (
     ALWAYS,
     IF_MISSING,
     IF_THERE,
-    CopiedRows,
     Deletes,
+    InsertedRows,
     Inserts,
     OrderedChange,
     Result,
@@ -62,6 +63,12 @@ from spark_consumer.target.row_locator import CurrentRowTest, RowMatch, RowMatch
 _EVENTS = {ord("c"): "insert", ord("r"): "insert", ord("u"): "update", ord("d"): "delete"}
 _HEADER, _OPERATION = itemgetter(slice(0, HEADER_SIZE)), itemgetter(OP_AT)
 _UPDATE, _DELETE, _READ = ord("u"), ord("d"), ord("r")
+
+
+def _length(item: tuple[bytes, bytes]) -> int:
+    return len(item[0])
+
+
 # The most rows that one DELETE looks for while it reads a whole table.
 _SCANNED_FOR = 500
 
@@ -136,7 +143,7 @@ def render(plan: SlicePlan, rows: RangeRows) -> Iterator[Result]:
         tables[item[1][:HEADER_SIZE]].written.append(item)
     for table in tables.values():
         if table.plan.mode is ApplyMode.COMPACT and not table.plan.by_image:
-            yield from table.statements(plan)
+            yield from table.statements(plan, net.begun)
 
 
 def _copied(
@@ -149,7 +156,7 @@ def _copied(
     for header in dict.fromkeys(headers):
         table, chosen = tables[header], [one == header for one in headers]
         if table.plan.mode is not ApplyMode.SKIP:
-            yield from table.copied(list(compress(keys, chosen)), list(compress(values, chosen)))
+            yield from table.placed(list(compress(values, chosen)), list(compress(keys, chosen)))
 
 
 def within(
@@ -224,8 +231,12 @@ class TableRenderer:
             self.plan.structure, self.plan.structure.key if exact else locator.columns, exact
         )
 
-    def statements(self, plan: SlicePlan) -> Iterator[Result]:
-        """Yield the table's DELETEs, then its changes in place, then its INSERTs."""
+    def statements(self, plan: SlicePlan, begun: Mapping[bytes, bytes]) -> Iterator[Result]:
+        """Yield the table's DELETEs, then its changes in place, then its rows to insert.
+
+        Args:
+            begun: see ``NetChanges``.
+        """
         changed: list[tuple[bytes, bytes]] = []
         if self.plan.in_place:
             gone = dict(self.gone)
@@ -233,15 +244,20 @@ class TableRenderer:
             there = gone.keys() & {key for key, _ in self.written}
             self.gone = [item for item in self.gone if item[0] not in there]
             self.written = [item for item in self.written if item[0] not in there]
-        written = [value for _, value in self.written]
-        make = self._form(len(changed) + len(written), plan.limits)
-        deletes, updates, inserts = self.merged(self._gone(), changed, written, plan.limits, make)
+        # Roughly in the order of their keys, so that a server looks at a page once. It is that of whole numbers.
+        changed.sort(key=itemgetter(0))
+        changed.sort(key=_length)
+        limits, few = plan.limits, self._is_few(len(changed) + len(self.written), plan.limits)
+        updates, others = self._in_place(changed, limits, self._form(few))
+        found = sorted(chain(self._gone(), (place for place, _ in others)))
+        found.sort(key=len)
+        deletes = merged_deletes(self.plan.target, self.find_columns, found, limits)
         yield from (Deletes(self.index, one.sql, one.rows) for one in deletes)
         yield from (Updates(self.index, one.sql, one.rows, one.values) for one in updates)
-        for one in inserts:
-            # Another row that has a unique value now is changed later, so it is written again too.
-            sql = b"REPLACE" + one.sql[len(b"INSERT") :] if self.plan.gives_way else one.sql
-            yield Inserts(self.index, sql, one.rows, one.values)
+        changed = [(key, value) for key, value in self.written if value[OP_AT] == _UPDATE]
+        yield from self.placed([value for _, value in self.written if value[OP_AT] != _UPDATE], few=few)
+        yield from self._changed(changed, begun, few=few)
+        yield from self._changed([(b"", value) for _, value in others], begun, few=few)
 
     def counted(self, plan: SlicePlan) -> Iterator[Result]:
         """Yield the DELETEs and INSERTs of rows without a key, which are in ``gone``."""
@@ -260,17 +276,18 @@ class TableRenderer:
             if count > 1:
                 sql = b"DELETE FROM " + self.plan.target + b" WHERE " + match(value) + b" LIMIT %d" % count
                 yield Deletes(self.index, sql, count)
-        head, make = (
-            insert_head(self.plan.target, self.renderers.columns),
-            self._form(len(net.written), limits),
-        )
+        head = insert_head(self.plan.target, self.renderers.columns)
+        make = self._form(self._is_few(len(net.written), limits))
         yield from (
             Inserts(self.index, one.sql, one.rows, one.values) for one in make(head, net.written, b"", limits)
         )
 
-    def _form(self, rows: int, limits: Limits) -> Make:
-        few = min(rows, limits.max_rows) < FEW_ROWS
-        return self._as_literals if few or not self.plan.writable else self._as_parameters
+    def _is_few(self, rows: int, limits: Limits) -> bool:
+        """Whether so many rows cost a server less as literals."""
+        return min(rows, limits.max_rows) < FEW_ROWS or not self.plan.writable
+
+    def _form(self, few: bool) -> Make:
+        return self._as_literals if few else self._as_parameters
 
     def _as_literals(
         self, head: bytes, rows: Iterable[bytes], tail: bytes, limits: Limits
@@ -291,8 +308,12 @@ class TableRenderer:
                 yield from prepared(head, nulls, values, tail, limits, self.parameters)
 
     @cached_property
-    def copied_literals(self) -> Callable[[bytes], tuple[int, bytes]]:
-        return compile_copied(self.plan.structure, self.plan.writable, self.plan.filled)
+    def placed_literals(self) -> Callable[[bytes], tuple[int, bytes]]:
+        return compile_placed(self.plan.structure, self.plan.writable, self.plan.filled)
+
+    @cached_property
+    def place(self) -> Callable[[bytes], int]:
+        return compile_place(self.plan.structure)
 
     def merged(
         self,
@@ -310,38 +331,68 @@ class TableRenderer:
             written: each row to insert.
             make: makes the statements of rows; without it they are values in parentheses.
         """
-        target, columns, flavor = self.plan.target, self.plan.insert_columns, self.plan.in_place
-        updates: list[Statement] = []
-        if changed and flavor:
-            place = 0
-            head, tail = updates_around(target, columns, flavor)
-            for one in make(head, (row for _, row in changed), tail, limits):
-                if one.rows > 1:
-                    updates.append(one)
-                else:
-                    # A server does not say of a single row whether it was there.
-                    gone, written = chain(gone, [changed[place][0]]), chain(written, [changed[place][1]])
-                place += one.rows
-        deletes = merged_deletes(target, self.find_columns, gone, limits)
-        return deletes, updates, make(insert_head(target, self.renderers.columns), written, b"", limits)
+        updates, others = self._in_place(changed, limits, make)
+        gone = chain(gone, (found for found, _ in others))
+        written = chain(written, (row for _, row in others))
+        head = insert_head(self.plan.target, self.renderers.columns)
+        deletes = merged_deletes(self.plan.target, self.find_columns, gone, limits)
+        return deletes, updates, make(head, written, b"", limits)
 
-    def copied(self, keys: Sequence[bytes], values: Sequence[bytes]) -> Iterator[CopiedRows]:
-        """Yield the table's rows of a copy."""
-        for begin in range(0, len(keys), PREPARED_ROWS):
+    def _in_place(
+        self, changed: Sequence[tuple[bytes, bytes]], limits: Limits, make: Make
+    ) -> tuple[list[Statement], list[tuple[bytes, bytes]]]:
+        """Return the changes in place, and those that have to be a DELETE and an INSERT."""
+        if not changed or not self.plan.in_place:
+            return [], []
+        updates, others, place = [], [], 0
+        head, tail = updates_around(self.plan.target, self.plan.insert_columns, self.plan.in_place)
+        for one in make(head, (row for _, row in changed), tail, limits):
+            if one.rows > 1:
+                updates.append(one)
+            else:
+                # A server does not say of a single row whether it was there.
+                others.append(changed[place])
+            place += one.rows
+        return updates, others
+
+    def placed(
+        self, values: Sequence[bytes], keys: Sequence[bytes] = (), *, few: bool = False
+    ) -> Iterator[InsertedRows]:
+        """Yield rows that have no before image."""
+        for begin in range(0, len(values), PREPARED_ROWS):
             its_keys, block = keys[begin : begin + PREPARED_ROWS], values[begin : begin + PREPARED_ROWS]
-            if self.plan.writable:
+            if self.plan.writable and not few:
                 with suppress(NoParameter):
-                    yield CopiedRows(self.index, *self.parameters.copied(block), its_keys)
+                    yield InsertedRows(self.index, *self.parameters.placed(block), its_keys)
                     continue
-            rows = list(map(self.copied_literals, block))
+            rows = list(map(self.placed_literals, block))
             places, literals = [place for place, _ in rows], [text for _, text in rows]
-            yield CopiedRows(self.index, places, None, literals, its_keys)
+            yield InsertedRows(self.index, places, None, literals, its_keys)
 
-    def copied_inserts(
+    def _changed(
+        self, rows: Sequence[tuple[bytes, bytes]], begun: Mapping[bytes, bytes], *, few: bool
+    ) -> Iterator[InsertedRows]:
+        """Yield rows whose last change is an UPDATE, each with its key."""
+        for begin in range(0, len(rows), PREPARED_ROWS):
+            block = rows[begin : begin + PREPARED_ROWS]
+            values = [value for _, value in block]
+            # A row that is replaced goes where it was.
+            places = [self.place(begun[key]) if key in begun else 0 for key, _ in block]
+            if not few:
+                with suppress(NoParameter):
+                    _, nulls, parameters = self.parameters.after(values)
+                    yield InsertedRows(self.index, places, nulls, parameters)
+                    continue
+            yield InsertedRows(self.index, places, None, list(map(self.renderers.after, values)))
+
+    def inserts(
         self, nulls: Sequence[int] | None, values: Sequence[bytes], limits: Limits
     ) -> Iterator[Statement]:
-        """Yield INSERTs of rows of a copy; the arguments are those of ``CopiedRows``."""
+        """Yield statements that insert rows; the arguments are those of ``InsertedRows``."""
         head = insert_head(self.plan.target, self.renderers.columns)
+        if self.plan.gives_way:
+            # Another row that has a unique value now is changed later, so it is written again too.
+            head = b"REPLACE" + head[len(b"INSERT") :]
         if nulls is None:
             return merged(head, values, b"", limits)
         return prepared(head, nulls, values, b"", limits, self.parameters)

@@ -50,7 +50,7 @@ class Updates(NamedTuple):
 
 
 class Inserts(NamedTuple):
-    """An INSERT or REPLACE of ``rows`` rows; ``values`` as in ``Statement``."""
+    """A statement that inserts, wherever they belong, ``rows`` rows; ``values`` as in ``Statement``."""
 
     table: int
     sql: bytes
@@ -58,21 +58,21 @@ class Inserts(NamedTuple):
     values: bytes | None = None
 
 
-class CopiedRows(NamedTuple):
-    """Rows of a copy.
+class InsertedRows(NamedTuple):
+    """Rows to insert, in the log's order with those of other partitions.
 
     Attributes:
-        places: where each is in the log, as numbers that grow.
+        places: where each was inserted in the log, as numbers that grow.
         nulls: see ``schemas.sql.parameters.PreparedRows``; None if the values are literals.
         values: for each the values of an INSERT, or of a prepared one.
-        keys: the Kafka key of each.
+        keys: the Kafka key of each, if they are rows of a copy.
     """
 
     table: int
     places: list[int]
     nulls: list[int] | None
     values: list[bytes]
-    keys: Sequence[bytes]
+    keys: Sequence[bytes] = ()
 
 
 class Written(NamedTuple):
@@ -183,7 +183,7 @@ Result = (
     | Deletes
     | Updates
     | Inserts
-    | CopiedRows
+    | InsertedRows
     | Written
     | OrderedChange
     | TracedRow

@@ -136,7 +136,7 @@ def test_only_a_few_runs_are_read_at_a_time_and_all_are_counted(
 
 @pytest.mark.parametrize("change", [{"digest": 1}, {"rows": 7}])
 def test_a_run_with_other_rows_leaves_nothing(
-    downstream: Database, db: str, config: ConsumerConfig, change: dict[str, int]
+    downstream: Database, db: str, config: ConsumerConfig, change: dict[str, Any]
 ) -> None:
     structure = TableStructure(db, "plain", (integer("id"), integer("n")), ("id",))
     log = MemoryLog(run_rows=10)

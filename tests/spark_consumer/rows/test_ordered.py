@@ -15,7 +15,7 @@ from spark_consumer.plan.plan import ApplyMode, SlicePlan, TablePlan, plan_slice
 from spark_consumer.plan.statements import Limits
 from spark_consumer.rows.ordered import OrderedRow, statements
 from spark_consumer.rows.render import UnknownHeader, render
-from spark_consumer.rows.results import Deletes, Inserts, OrderedChange, RowTally, UnwrittenCounts
+from spark_consumer.rows.results import Deletes, InsertedRows, OrderedChange, RowTally, UnwrittenCounts
 from spark_consumer.rows.slice_rows import RangeRows
 from spark_consumer.rules.rules import Rules
 from spark_consumer.target.row_locator import BY_KEY, BY_ROW
@@ -120,7 +120,7 @@ def test_compacted_tables_yield_deletes_before_inserts_and_a_tally() -> None:
         RowTally(1, crc32(value)),
         UnwrittenCounts(0, 0),
         Deletes(0, b"DELETE FROM `d`.`p` WHERE `id` IN (1)", 1),
-        Inserts(0, b"INSERT INTO `d`.`p` (`id`,`v`) VALUES (1,2)", 1),
+        InsertedRows(0, [0], None, [b"(1,2)"]),
     ]
 
 

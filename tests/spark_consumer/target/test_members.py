@@ -14,12 +14,11 @@ from schemas.structure import Column, TableStructure, WrittenColumn
 from schemas.types.enum_set import ENUM, SET, EnumTable, SetTable, error_value, member_texts
 from schemas.varint import read_bytes
 from schemas.wire.avro_schema import row_schema
-from spark_consumer.apply.prepared import ordered_rows
+from spark_consumer.apply.prepared import sort_results
+from spark_consumer.epochs.slices import LoggedEpoch, Slice
 from spark_consumer.plan.plan import plan_slice
 from spark_consumer.plan.statements import Limits
-from spark_consumer.rows.ordered import statements
 from spark_consumer.rows.render import render
-from spark_consumer.rows.results import Deletes, Inserts, OrderedChange, Updates
 from spark_consumer.rows.slice_rows import RangeRows
 from spark_consumer.rules.rules import Rules
 from spark_consumer.target.members import AmbiguousMembers, written_column
@@ -27,6 +26,7 @@ from spark_consumer.target.table import TargetColumn, TargetTable
 from spark_consumer.target.type_capacity import SqlType, parse_type
 from tests.support.applying.targets import as_it_is, unique
 from tests.support.epochs.fake_topic import Change, delete, insert, integer, row_key, row_value, text, update
+from tests.support.epochs.records import epoch_record
 
 GENERAL = "utf8mb4_general_ci"
 
@@ -132,10 +132,9 @@ def sql(
     keys = [row_key(c.structure, c.after or c.before or {}) for c in changes]
     values = [row_value(change, 7, n, "g") for n, change in enumerate(changes)]
     results = list(render(plan, RangeRows(keys, values)))
-    made = [r.sql.decode() for r in results if isinstance(r, Deletes | Updates | Inserts)]
-    rows = ordered_rows(plan, (r for r in results if isinstance(r, OrderedChange)))
-    each = statements(rows, Limits(2_000))
-    return [*made, *(text.decode() for one in each for text in (one.sql, *one.fallbacks))]
+    writes = sort_results(Slice((LoggedEpoch(epoch_record(7), 0),)), plan, results).writes
+    merged = [statement.sql.decode() for _, statement in writes.merged]
+    return [*merged, *(text.decode() for one in writes.ordered for text in (one.sql, *one.fallbacks))]
 
 
 E, S = listed(ENUM, "a", "A", "a"), listed(SET, "a", "A", "", name="s")
@@ -161,7 +160,7 @@ def test_rows_are_found_by_number_and_never_in_a_list_of_tuples() -> None:
         "DELETE FROM `d`.`t` WHERE (`id`=1 AND `e`=2 AND `s`=3) OR (`id`=2 AND `e`=0 AND `s`=0)"
     ]
     alone = table(E, key=("e",))
-    assert sql(alone, delete(alone, ZERO), delete(alone, ONE)) == ["DELETE FROM `d`.`t` WHERE `e` IN (2,0)"]
+    assert sql(alone, delete(alone, ZERO), delete(alone, ONE)) == ["DELETE FROM `d`.`t` WHERE `e` IN (0,2)"]
     # by a key that only the downstream has
     target = replace(as_it_is(BOTH), keys=(unique("e", "id"),))
     named = replace(BOTH, key=("s",))
@@ -176,9 +175,9 @@ def test_rows_are_found_by_number_and_never_in_a_list_of_tuples() -> None:
 @pytest.mark.parametrize(
     ("collation", "where"),
     [
-        ("latin1_swedish_ci", "(`id`=2 AND `v`='y') OR (`id`=1 AND `v`='x')"),
-        ("utf8mb3_general_ci", "(`id`,`v`) IN ((2,'y'),(1,'x'))"),
-        ("", "(`id`,`v`) IN ((2,'y'),(1,'x'))"),
+        ("latin1_swedish_ci", "(`id`=1 AND `v`='x') OR (`id`=2 AND `v`='y')"),
+        ("utf8mb3_general_ci", "(`id`,`v`) IN ((1,'x'),(2,'y'))"),
+        ("", "(`id`,`v`) IN ((1,'x'),(2,'y'))"),
     ],
 )
 def test_text_of_other_character_sets_is_never_in_a_list_of_tuples(collation: str, where: str) -> None:

@@ -95,21 +95,21 @@ def _rows_of(
     assert len(messages) == epoch.rows
     assert sum(crc32(m.value()) for m in messages) % DIGEST_MODULUS == epoch.digest
     numbered = {}
-    seqs = {}
+    seqs: dict[tuple[int, int], int] = {}
     for m in messages:
         row = Row(structures[m.value()[2:10]], m.key(), m.value(), tuple(m.headers() or ()))
         source = row.avro()["source"]
         assert source["epoch"] == epoch.epoch
         numbered[source["seq"]] = row
-        seqs[m.partition(), m.offset()] = source["seq"]
+        seqs[m.partition() or 0, m.offset() or 0] = source["seq"]
     assert sorted(numbered) == list(range(epoch.rows))
     counted = sum(t.rows for t in epoch.tables)
     assert counted == epoch.rows
     begin = 0
     for run in epoch.runs:
-        inside = [(part.partition, offset) for part in run.ranges for offset in range(part.start, part.end)]
-        assert sorted(seqs[place] for place in inside) == list(range(begin, begin + run.rows))
-        values = (numbered[seqs[place]].value for place in inside)
+        within = [(part.partition, offset) for part in run.ranges for offset in range(part.start, part.end)]
+        assert sorted(seqs[place] for place in within) == list(range(begin, begin + run.rows))
+        values = (numbered[seqs[place]].value for place in within)
         assert sum(map(crc32, values)) % DIGEST_MODULUS == run.digest
         begin += run.rows
     assert begin in (0, epoch.rows)
