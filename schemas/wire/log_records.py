@@ -303,7 +303,6 @@ def _check_runs(epoch: EpochCommitted) -> None:
     all_of_it = {part.partition: part.end for part in epoch.ranges}, epoch.rows, epoch.digest
     rows, digest = (sum(getattr(run, name) for run in epoch.runs) for name in ("rows", "digest"))
     _need((ends, rows, digest % DIGEST_MODULUS) == all_of_it, "the runs of its rows are not all of them")
-    _need(epoch.copy is None, "it is of a copy, and has runs")
 
 
 def _check_copy(epoch: EpochCommitted) -> None:
