@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from random import Random
+from typing import Any
 
 import pytest
 
@@ -38,7 +39,7 @@ def test_inserted_rows_fill_their_pages(downstream: Database, db: str, config: C
     )
     structure = TableStructure(db, "filled", (integer("id"), text("s", nullable=True)), ("id",))
     log, random = MemoryLog(), Random(1)
-    rows = [{"id": n, "s": "x" * random.randrange(100, 150)} for n in range(6_000)]
+    rows: list[dict[str, Any]] = [{"id": n, "s": "x" * random.randrange(100, 150)} for n in range(6_000)]
     log.add(*(insert(structure, row) for row in rows))
     log.add(*(update(structure, row, {**row, "s": "y" + row["s"]}) for row in rows[::2]))
     apply_log(config, log)
