@@ -92,7 +92,7 @@ class NetChanges:
     Attributes:
         gone: key and first value of each row that existed before and is deleted or replaced.
         written: key and last value of each row that exists afterwards and was changed.
-        begun: the INSERT of each row that was inserted and changed then, by key.
+        begun: the INSERT of each row that was inserted and changed then, by key, if both have one structure.
         saved: number of changes superseded by another change of the same row.
     """
 
@@ -129,7 +129,9 @@ def compact(
     begun = {
         key: firsts[key]
         for key, value in written
-        if value[OP_AT] == _UPDATE and firsts[key][OP_AT] in _INSERTS
+        if value[OP_AT] == _UPDATE
+        and firsts[key][OP_AT] in _INSERTS
+        and firsts[key][:HEADER_SIZE] == value[:HEADER_SIZE]
     }
     rows = len(written) + sum(1 for key, _ in gone if lasts[key][OP_AT] == _DELETE)
     return NetChanges(gone, written, begun, len(values) - rows)

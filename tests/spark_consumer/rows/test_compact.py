@@ -75,6 +75,15 @@ def test_delete_and_insert_become_a_replacement() -> None:
     assert net.written == [(b"a", value("c", 2))]
 
 
+def test_a_row_that_was_inserted_and_changed_has_begun() -> None:
+    other = b"\x01" + value("c", 5)[1:]
+    keys = [b"a", b"a", b"b", b"c", b"d", b"d", b"e", b"e"]
+    values = [value(op, n) for n, op in enumerate("cucudu")]
+    net = compact(keys, [*values, other, value("u", 6)])
+    assert net.begun == {b"a": value("c", 0)}
+    assert [key for key, _ in net.written] == [b"a", b"b", b"c", b"d", b"e"]
+
+
 @given(st.lists(st.binary(min_size=1, max_size=40)), st.integers(1, 60), st.integers(1, 7))
 def test_merging_keeps_every_row_and_its_order(rows: list[bytes], max_bytes: int, max_rows: int) -> None:
     made = list(merged(insert_head(b"`d`.`t`", b"`a`"), rows, b"", Limits(max_rows, max_bytes)))
