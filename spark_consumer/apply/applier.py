@@ -301,7 +301,7 @@ class Applier:
                 statements += run.statements
                 counts += run.row_counts
                 directives += run.directives
-                _log.info("transaction_runs", epoch=slice_.first.epoch, rows=rows, of=slice_.rows)
+                _log.info("run_written", epoch=slice_.first.epoch, rows=rows, of=slice_.rows)
         changes = slice_.rows - counts.filtered - counts.expression_filtered - counts.compacted
         counts = replace(counts, merged=min(changes, counts.merged))
         return PreparedRows(slice_, row_counts=counts, written=statements, directives=tuple(directives))
