@@ -165,16 +165,17 @@ class EpochLog:
         self._call(self._producer.begin_transaction, "beginning an epoch")
 
     def write(self, records: Records) -> None:
-        """Hand records to librdkafka, until none are left; its threads send them while the caller goes on.
+        """Hand records to librdkafka; its threads send them while the caller goes on.
 
         Raises:
             LogError: TR502 a record that Kafka does not take.
         """
-        while records:
+        rest = Records(records.first, list(records.keys), list(records.values), dict(records.headers))
+        while rest:
             if not self._runs or self._runs[-1].is_full:
                 self._runs.append(_OpenRun())
             run = self._runs[-1]
-            self._write_run(run, records.split_off(_room(run, records)))
+            self._write_run(run, rest.split_off(_room(run, rest)))
 
     def _write_run(self, run: _OpenRun, records: Records) -> None:
         sizes = list(map(len, records.values))
