@@ -254,10 +254,10 @@ class TableRenderer:
         deletes = merged_deletes(self.plan.target, self.find_columns, found, limits)
         yield from (Deletes(self.index, one.sql, one.rows) for one in deletes)
         yield from (Updates(self.index, one.sql, one.rows, one.values) for one in updates)
-        changed = [(key, value) for key, value in self.written if value[OP_AT] == _UPDATE]
+        rewritten = [(key, value) for key, value in self.written if value[OP_AT] == _UPDATE]
+        rewritten += ((b"", value) for _, value in others)
         yield from self.placed([value for _, value in self.written if value[OP_AT] != _UPDATE], few=few)
-        yield from self._changed(changed, begun, few=few)
-        yield from self._changed([(b"", value) for _, value in others], begun, few=few)
+        yield from self._changed(rewritten, begun, few=few)
 
     def counted(self, plan: SlicePlan) -> Iterator[Result]:
         """Yield the DELETEs and INSERTs of rows without a key, which are in ``gone``."""

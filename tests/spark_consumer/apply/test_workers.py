@@ -17,8 +17,8 @@ from schemas.structure import TableStructure
 from spark_consumer.apply.workers.apply_part import run_parts
 from spark_consumer.plan.refusal import EventRefused
 from spark_consumer.rules.config import ConsumerConfig
-from tests.support.applying.model import TABLES, Model
-from tests.support.applying.model_steps import assert_audited, assert_equal, decide, refusal
+from tests.support.applying.model import Model
+from tests.support.applying.model_steps import assert_audited, assert_equal, create_tables, decide, refusal
 from tests.support.applying.parts import MemoryLog, apply_in_child, apply_log
 from tests.support.epochs.fake_topic import delete, insert, integer, text
 from tests.support.names import own_name
@@ -30,13 +30,7 @@ Start = Callable[..., ConsumerConfig]
 @pytest.fixture
 def db(request: pytest.FixtureRequest, downstream: Database) -> str:
     """A database and channel of the test's own, with the model's tables."""
-    name = own_name("w_", request)
-    downstream.execute(
-        f"CREATE DATABASE {name} CHARACTER SET utf8mb4 COLLATE utf8mb4_general_ci",
-        f"USE {name}",
-        *(f"CREATE TABLE {table} {columns}" for table, columns in TABLES.items()),
-    )
-    return name
+    return create_tables(downstream, own_name("w_", request))
 
 
 @pytest.fixture

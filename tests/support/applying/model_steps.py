@@ -1,4 +1,4 @@
-"""What tests do with a model's log and a downstream: compare both, and decide about a refused event."""
+"""Steps of tests with a model: create its tables, compare it with a downstream, decide about a refused event."""
 
 from __future__ import annotations
 
@@ -9,8 +9,18 @@ from spark_consumer.apply.tables import error_log, position_store
 from spark_consumer.plan.refusal import EventRefused
 from spark_consumer.rules.config import ConsumerConfig
 from spark_consumer.target.session import closing, connect
-from tests.support.applying.model import Model
+from tests.support.applying.model import TABLES, Model
 from tests.support.applying.parts import MemoryLog, apply_log
+
+
+def create_tables(server: Database, db: str) -> str:
+    """Create a database with the model's tables; returns its name."""
+    server.execute(
+        f"CREATE DATABASE {db} CHARACTER SET utf8mb4 COLLATE utf8mb4_general_ci",
+        f"USE {db}",
+        *(f"CREATE TABLE {table} {columns}" for table, columns in TABLES.items()),
+    )
+    return db
 
 
 def rows_of(server: Database, db: str, table: str, columns: list[str]) -> list[tuple[Any, ...]]:
