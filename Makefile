@@ -28,6 +28,7 @@ artifacts: setup ## fetch Kafka, MariaDB, MySQL and Spark's connector into .cach
 
 classes: setup
 	@$(PYTHON) -m tailrace.artifacts.spark
+	@$(PYTHON) -m tailrace.artifacts.compiled
 
 demo: classes ## replicate a busy database, kill both processes on the way, compare
 	@$(PYTHON) -m demo $(ARGS)

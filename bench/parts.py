@@ -21,7 +21,7 @@ from typing import Any
 Settings = dict[str, Any]
 _SAMPLE_EVERY_S = 0.001
 _OTHER = "other"
-# The innermost frame that one of these fits says the stage; a None stands for every function of the file.
+# The innermost frame whose file has such a part in its name says the stage; a None stands for all its functions.
 _STAGES: tuple[tuple[str, str | None, str], ...] = (
     ("relay_store/read/reader.py", "_whole_events", "events' sizes and checksums"),
     ("relay_store/read/reader.py", None, "relay files read"),
@@ -29,10 +29,12 @@ _STAGES: tuple[tuple[str, str | None, str], ...] = (
     ("producer/kafka/epoch_log.py", "_call", "waiting for Kafka"),
     ("producer/kafka/epoch_log.py", None, "digest, and rows handed to librdkafka"),
     ("producer/publish.py", "_finish", "waiting for Kafka"),
-    ("producer/decode/event_decoder.py", "_walk", "events and table maps"),
-    ("producer/decode/event_decoder.py", None, "transactions: GTID, BEGIN, XID"),
+    ("producer/decode/compiled/groups.py", "_pieces", "keys and values cut out"),
+    ("producer/decode/compiled/groups.py", None, "compiled code"),
+    ("producer/decode/", None, "decoded without it, and transactions added"),
+    # Generated for a structure.
+    (" rows of ", None, "decoded without it, and transactions added"),
 )
-_ROWS = "rows to Avro"
 
 
 def mirror(settings: Settings) -> dict[str, float]:
@@ -54,10 +56,7 @@ def mirror(settings: Settings) -> dict[str, float]:
 
 
 def publish(settings: Settings) -> dict[str, Any]:
-    """Publish relay files to Kafka; with ``sample`` also measure the stages, which slows it down a little.
-
-    With ``workers`` so many processes decode ahead.
-    """
+    """Publish relay files to Kafka; with ``sample`` also measure the stages, which slows it down a little."""
     from bench.meter import peak_rss_mb
     from producer.decode.decode_rules import DecodeRules
     from producer.epochs.open_epoch import EpochLimits
@@ -66,6 +65,7 @@ def publish(settings: Settings) -> dict[str, Any]:
     from relay_store.layout.directory import RelayPosition, file_number
     from relay_store.write.writer import RelayWriter
     from schemas.tables import TableFilter
+    from tailrace.artifacts.compiled import compiled_code
     from tailrace.config.model import Kafka
 
     after_a_tenth: list[float] = []
@@ -79,7 +79,7 @@ def publish(settings: Settings) -> dict[str, Any]:
     log = EpochLog(settings["kafka"], settings["prefix"], Kafka().partitions)
     relay = RelayWriter.open(root)
     rules = DecodeRules("mysql", TableFilter(), EpochLimits())
-    publisher = Publisher(log, root, relay.tail, rules, workers=settings.get("workers", 0))
+    publisher = Publisher(log, root, relay.tail, rules, compiled=compiled_code)
     where = Where()
     begin = time.perf_counter()
     with where if settings.get("sample") else nullcontext():
@@ -168,10 +168,8 @@ class Where:
 
 def stage_of(file: str, function: str) -> str | None:
     """Return a function's stage; None for a function that any stage may call."""
-    if file.startswith("<") and " rows of " in file:
-        return _ROWS
-    for ending, name, stage in _STAGES:
-        if file.endswith(ending) and name in (None, function):
+    for part, name, stage in _STAGES:
+        if part in file and name in (None, function):
             return stage
     return None
 

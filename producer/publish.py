@@ -19,8 +19,6 @@ from pathlib import Path
 
 import structlog
 
-from producer.ahead.blocks import BlocksAhead
-from producer.ahead.pool import DecodePool
 from producer.commit import Committer, EpochDestination
 from producer.copy.copier import Copier
 from producer.copy.copies import Boundary, Copies
@@ -36,8 +34,8 @@ from producer.copy.state import (
     Replicated,
     Step,
 )
+from producer.decode.compiled.load import BacklogWatch, Folder, no_folder
 from producer.decode.decode_rules import DecodeRules, LeftOut
-from producer.decode.decoded_groups import DecodedBlock
 from producer.decode.epoch_stream import EpochStream
 from producer.decode.event_decoder import EventDecoder
 from producer.decode.nested_events import PreparedTransactions
@@ -62,7 +60,6 @@ from relay_store.read.tail import RelayTail
 from schemas.gtid.sets import parse_gtid_set
 from schemas.interpreter import tuned_interpreter
 from schemas.tables import TableFilter
-from schemas.wire.avro_schema import fingerprint_of
 from schemas.wire.epoch import COPY, ORIGIN
 
 log = structlog.get_logger()
@@ -85,7 +82,7 @@ class Publisher:
         began: called with the log's id once it has an epoch.
         origins: where the upstream's rows come from.
         copier: reads tables that are copied; None if nothing can be copied.
-        workers: how many processes decode blocks of a backlog ahead.
+        compiled: returns the folder of the compiled code, which decodes a backlog.
         paused_since: tells since when an operator has paused publishing; None while it is not paused.
 
     Attributes:
@@ -103,10 +100,10 @@ class Publisher:
         began: Callable[[str], None] = lambda log_id: None,
         origins: Origins | None = None,
         copier: Copier | None = None,
-        workers: int = 0,
+        compiled: Folder = no_folder,
         paused_since: Callable[[], str | None] = lambda: None,
     ) -> None:
-        self._workers, self._paused_since = workers, paused_since
+        self._compiled, self._paused_since = compiled, paused_since
         self._log, self._root, self._tail, self._mark = epoch_log, root, tail, mark
         self._rules, self._flavor = rules, rules.flavor
         self._upstream, self._began, self._copier = upstream, began, copier
@@ -242,20 +239,18 @@ class Publisher:
         """Read, decode and commit up to the end."""
         stream, committer = output.stream, output.committer
         is_over = _end_of_run(output, stop, until)
-        with (
-            closing(RelayReader(self._root, stream.here, self._tail)) as reader,
-            closing(BlocksAhead(reader, self._pool(stream))) as blocks,
-        ):
+        backlog = BacklogWatch(self._compiled, self._flavor, stream.use)
+        with closing(RelayReader(self._root, stream.here, self._tail)) as reader:
             try:
                 output.begin(self._rules.tables)
                 while not is_over():
                     if not stream.in_group and (since := self._paused_since()) is not None:
                         self._stand(output, since, stop, is_over)
                         continue
-                    found = blocks.read_block(0.0 if committer.is_under_way else output.wait())
-                    if found is not None:
-                        block, job = found
-                        self._publish_block(block, blocks.decoded(job), reader, output)
+                    block = reader.read_block(0.0 if committer.is_under_way else output.wait())
+                    backlog.read(0 if block is None else len(block.data))
+                    if block is not None:
+                        self._publish_block(block, reader, output)
                         continue
                     self._idle(output)
                     if self._tail is None:
@@ -269,22 +264,11 @@ class Publisher:
         committer.finish()
         self.reached = stream.sealed if stream.in_group else stream.here
 
-    def _pool(self, stream: EpochStream) -> DecodePool | None:
-        """What decodes a backlog ahead. Where a GTID set ends the run, each group is looked at in order."""
-        if not self._workers or stream.has_stop:
-            return None
-        by_fingerprint = self._rules.schema_name is fingerprint_of
-        return DecodePool(
-            self._workers, self._flavor, by_fingerprint=by_fingerprint, known=lambda: stream.known_tables
-        )
-
-    def _publish_block(
-        self, block: RelayBlock, decoded: DecodedBlock | None, reader: RelayReader, output: _Output
-    ) -> None:
+    def _publish_block(self, block: RelayBlock, reader: RelayReader, output: _Output) -> None:
         """Decode a block and commit the epochs it completes."""
         stream = output.stream
         stream.enter(block, partial(duplicates_after, self._root), reader.format_description)
-        output.pass_on(stream.decode_block(block, decoded))
+        output.pass_on(stream.decode_block(block))
         self.progress.decoded(stream.here, stream.oldest_ms)
         # Kafka gets the open epoch's whole transactions as soon as it has taken the epoch before in. So it works on
         # an epoch while that is still being decoded, and its commit finds little left to send.

@@ -56,7 +56,6 @@ class ProducerConfig:
         stop_at_gtid: stop exactly behind this GTID set.
         awaited_readers: of the relay log, by name; they need all of it until they register.
         accounts: whether statements on accounts, which may hold passwords, are published.
-        workers: how many processes decode a backlog; None: as many as are worth it here.
         kafka_security: what Kafka asks for.
         schema_registry_url: its ids name the rows' schemas; it may hold a password.
     """
@@ -78,7 +77,6 @@ class ProducerConfig:
     until_caught_up: bool = False
     stop_at_gtid: str | None = None
     accounts: bool = False
-    workers: int | None = None
     schema_registry_url: str | None = field(default=None, repr=False)
     kafka_security: KafkaSecurity = OPEN
 

@@ -19,6 +19,8 @@ def main() -> None:
     """
     # Files, also those of Spark and the stack's servers, are readable only by this user.
     os.umask(0o077)
+    # NumPy multiplies no matrices here; its library starts a thread for each processor.
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     handler = signal.getsignal(signal.SIGINT)
     signal.signal(signal.SIGINT, signal.SIG_DFL)
     if sys.argv[1:] and sys.argv[1] in _LONG:
@@ -26,8 +28,10 @@ def main() -> None:
             if signal.getsignal(number) != signal.SIG_IGN:
                 signal.signal(number, _exit_on_signal)
         handler = _exit_on_signal
-    from schemas.interpreter import import_structlog
+    from schemas.interpreter import collect_seldom, import_structlog
 
+    # What is imported stays, so looking for garbage meanwhile finds none.
+    collect_seldom()
     import_structlog()
     from tailrace.commands import main as run
 

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Generator, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 
 from producer.decode.decode_rules import DecodeRules
-from producer.decode.decoded_groups import DecodedBlock
 from producer.decode.duplicate_filter import DuplicateFilter
 from producer.decode.event_decoder import CopiedRows, EventDecoder, Stop
-from producer.decode.rows_events import KnownTables
+from producer.decode.plain_groups import PlainGroups
 from producer.epochs.open_epoch import Now, Records, SealedEpoch, TrackedRecord, seal
 from producer.structures.store import BinlogPosition, ReadPosition, Structures
 from relay_store.layout.directory import RelayPosition
@@ -70,10 +69,9 @@ class EpochStream:
         """Whether it stands within a transaction group."""
         return self._state.in_group
 
-    @property
-    def known_tables(self) -> KnownTables:
-        """The tables that were met since structures changed last."""
-        return self._decoder.known_tables
+    def use(self, plain: PlainGroups) -> None:
+        """Let this decode what is plain."""
+        self._decoder.plain = plain
 
     @property
     def stopped(self) -> bool:
@@ -128,13 +126,8 @@ class EpochStream:
         if block.pos > FIRST_POSITION:
             self._decoder.read_format(format_description(), block.subdir, block.file)
 
-    def decode_block(
-        self, block: RelayBlock, decoded: DecodedBlock | None = None
-    ) -> Iterator[Records | SealedEpoch]:
+    def decode_block(self, block: RelayBlock) -> Iterator[Records | SealedEpoch]:
         """Decode a block of the file that was entered.
-
-        Args:
-            decoded: groups of it that are decoded already.
 
         Yields complete epochs; if an epoch is too large for memory, its first records before it.
 
@@ -145,7 +138,7 @@ class EpochStream:
             if self.stopped:
                 break
             yield from self._end_at(RelayPosition(part.subdir, part.file, part.pos))
-            yield from self._decode_part(part, decoded if part is block else None)
+            yield from self._decode_part(part)
         yield from self._end_at(self.here)
 
     def hand_over_whole_transactions(self) -> Records:
@@ -228,39 +221,24 @@ class EpochStream:
         if here in self._ends and here != self.sealed and not self.in_group:
             yield self._seal(here)
 
-    def _decode_part(
-        self, block: RelayBlock, decoded: DecodedBlock | None
-    ) -> Iterator[Records | SealedEpoch]:
+    def _decode_part(self, block: RelayBlock) -> Iterator[Records | SealedEpoch]:
         i, end = 0, len(block.data)
         while i < end and not self.stopped:
             here = RelayPosition(block.subdir, block.file, block.pos + i)
             awaited = self._is_awaited(ReadPosition(here, self._state.groups.tracker).binlog_position)
             limit = self._limit(here, end - i) + i
-            if decoded is not None and limit == end and not awaited:
-                i, stop = yield from self._decode_here(block, decoded, i)
-            else:
-                data = block.data if limit == end else block.data[:limit]
-                i, stop = yield from self._decoder.run(data, i, block.pos, self._clock(), ends=awaited)
+            plain = not (limit < end or awaited or self.has_stop)
+            data = block.data if limit == end else block.data[:limit]
+            i, stop = yield from self._decoder.run(
+                data, i, block.pos, self._clock(), ends=awaited, plain=plain
+            )
             here = RelayPosition(block.subdir, block.file, block.pos + i)
             if stop is Stop.DDL_WAITS:
                 yield self._seal(self._state.group_start)
             elif stop is Stop.EPOCH_ENDS or self._is_due() or self._ends_at(here):
                 yield self._seal(here)
         self.here = RelayPosition(block.subdir, block.file, block.pos + i)
-        yield from self._state.epoch.hold(end + (decoded.groups.held if decoded is not None else 0))
-
-    def _decode_here(
-        self, block: RelayBlock, decoded: DecodedBlock, i: int
-    ) -> Generator[Records, None, tuple[int, Stop]]:
-        """Add the decoded groups that begin here, or decode what is before the next one; as ``EventDecoder.run``."""
-        decoder, end = self._decoder, len(block.data)
-        if decoded.begin_from(i, end) == i and decoder.fits(decoded):
-            behind, stop = yield from decoder.add_decoded(decoded, decoded.group_from(i), self._clock())
-            if behind > i:
-                return behind, stop
-        until = decoded.begin_from(i + 1, end) if decoded.known is decoder.known_tables else end
-        behind, stop = yield from decoder.run(block.data[i:until], 0, block.pos + i, self._clock())
-        return i + behind, stop
+        yield from self._state.epoch.hold(end)
 
     def _limit(self, here: RelayPosition, size: int) -> int:
         """How many of so many bytes may be decoded at once: there, or before, an epoch has to end."""

@@ -6,25 +6,24 @@ Every event type is either understood, known to be safe to skip, or stops the pr
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable, Generator, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from dataclasses import dataclass, replace
 from enum import Enum
 from functools import lru_cache
-from itertools import chain, islice, repeat
+from itertools import takewhile
 from typing import Any
 
 import structlog
 
 from producer.decode.decode_rules import DecodeRules, LeftOut, Skipping
-from producer.decode.decoded_groups import DecodedBlock, DecodedGroups
 from producer.decode.nested_events import NestedEvents, PreparedTransactions, ReadPrepared
 from producer.decode.open_group import GTID_EVENTS, USUAL_GTID_SIZE, DecodeState, EventFile, Groups, OpenGroup
+from producer.decode.plain_groups import BlockPart, Decoded, PlainGroups
 from producer.decode.row_decoder import ImageLacksColumns, RowDecoder
 from producer.decode.rows_events import (
     FLAGS_AT,
     LACKING,
     ROWS,
-    KnownTables,
     RowsEventForm,
     RowsEventHeader,
     TableIds,
@@ -152,6 +151,7 @@ class EventDecoder:
         self._now = Now(0.0, 0)
         self._is_late = False
         self._usual_begin = self._published = b""
+        self.plain: PlainGroups | None = None
 
     # -- between the walks -----------------------------------------------------------------------
 
@@ -201,26 +201,17 @@ class EventDecoder:
         epoch.seq += len(rows.keys)
         self._first_rows(decoder)[_READS] += len(rows.keys)
 
-    @property
-    def known_tables(self) -> KnownTables:
-        """The tables that were met since structures changed last."""
-        return self._table_ids.known
-
-    def fits(self, block: DecodedBlock) -> bool:
-        """Whether what was decoded elsewhere may be added here: with the same tables, outside of any group."""
-        state = self.state
-        return block.known is self._table_ids.known and block.file == state.file and not state.in_group
-
     # -- walking ---------------------------------------------------------------------------------
 
     def run(
-        self, data: bytes, i: int, base: int, now: Now, *, ends: bool = False
+        self, data: bytes, i: int, base: int, now: Now, *, ends: bool = False, plain: bool = False
     ) -> Generator[Records, None, tuple[int, Stop]]:
         """Walk events from ``data[i]``, and hand out parts of transactions that outgrow memory.
 
         Args:
             base: the file position of ``data[0]``.
             ends: whether the open epoch ends behind the next group.
+            plain: whether compiled code may decode what is plain.
 
         Returns:
             the offset it stopped at, and why.
@@ -232,6 +223,8 @@ class EventDecoder:
         self._published = encode_long(now.unix_ms)
         self._now, self._is_late = now, ends or state.epoch.is_late(self._limits, now)
         try:
+            if plain and self.plain is not None:
+                return (yield from self._plain(self.plain, data, i, base, now))
             return (yield from self._walk(data, i, base, False))
         except DdlWaits:
             return state.event_pos - base, Stop.DDL_WAITS
@@ -245,43 +238,6 @@ class EventDecoder:
                 where=state.where,
                 hint=_COMPARE,
             ) from error
-
-    def add_decoded(
-        self, block: DecodedBlock, number: int, now: Now
-    ) -> Generator[Records, None, tuple[int, Stop]]:
-        """Add groups that are decoded already, from this one on, with the effect of ``run``; other arguments as there.
-
-        Returns:
-            the offset in the block it stopped at, and why: also before a group that must be looked at closer.
-        """
-        decoded, state = block.groups, self.state
-        groups, epoch, limits = state.groups, state.epoch, self._limits
-        late = epoch.is_late(limits, now)
-        row, event = decoded.before(number)
-        first, last_row, last_event = epoch.seq, row, event
-        i, stop = decoded.groups[number][0], Stop.END_OF_DATA
-        for begin, end, source, sequence, server_id, gtid, commit_ms, rows, events in islice(
-            decoded.groups, number, None
-        ):
-            if begin != i or not groups.add_whole(source, sequence, server_id):
-                break
-            i, last_row, last_event = end, rows, events
-            epoch.seq = first + rows - row
-            epoch.add_group(gtid, commit_ms, end - begin)
-            if (late and epoch.is_late(limits, now)) or epoch.is_full(limits):
-                stop = Stop.EPOCH_ENDS
-                break
-        events_of = slice(event, last_event)
-        tails = chain.from_iterable(map(repeat, decoded.tails[events_of], decoded.counts[events_of]))
-        _add_rows(epoch.records, decoded, slice(row, last_row), first, epoch.avro_number, tails, now)
-        for decoder, column, count in block.counts(events_of):
-            counts = epoch.counts.get(decoder.header) or self._first_rows(decoder)
-            counts[column] += count
-        groups.transaction = OpenGroup(epoch.seq)
-        self._table_ids.new_file()
-        if len(epoch.records) >= PART_RECORDS:
-            yield epoch.hand_over_all()
-        return i, stop
 
     def _walk(
         self, data: bytes, i: int, base: int, nested: bool
@@ -396,6 +352,68 @@ class EventDecoder:
             i = behind
         return i, Stop.END_OF_DATA
 
+    def _plain(
+        self, plain: PlainGroups, data: bytes, i: int, base: int, now: Now
+    ) -> Generator[Records, None, tuple[int, Stop]]:
+        """Decode what is plain from ``data[i]``, or walk what comes before the next plain group."""
+        state, table_ids = self.state, self._table_ids
+        state.event_pos, epoch, groups = base + i, state.epoch, state.groups
+        part = BlockPart(data, i, len(data), base, state.file, epoch, table_ids.known, self._published)
+        if state.in_group:
+            behind = yield from self._plain_rows(part)
+            i, end = behind, next_group(data, behind)
+            if i < end:
+                behind, stop = yield from self._walk(data[i:end], 0, base + i, False)
+                return i + behind, stop
+            return i, Stop.END_OF_DATA
+        late = epoch.is_late(self._limits, now)
+        found = plain.groups(part, self._limits, ends=late)
+        if found.is_gap:
+            behind, stop = yield from self._walk(data[i : found.end], 0, base + i, False)
+            return i + behind, stop
+        whole = [*takewhile(groups.add_whole, found.groups)]
+        if not whole:
+            # It may be one that was published before, and then so are those that follow.
+            return (yield from self._walk(data, i, base, False))
+        if len(whole) < len(found.groups):
+            found = plain.groups(replace(part, end=whole[-1].end), self._limits, ends=late)
+        first, last = whole[0], whole[-1]
+        epoch.add_groups(
+            (first.gtid, first.commit_ms), (last.gtid, last.commit_ms), len(whole), found.end - i
+        )
+        yield from self._add_plain(found)
+        groups.transaction = OpenGroup(epoch.seq)
+        table_ids.new_file()
+        return found.end, Stop.EPOCH_ENDS if found.is_full else Stop.END_OF_DATA
+
+    def _plain_rows(self, part: BlockPart) -> Generator[Records, None, int]:
+        """Decode rows of the open group at the begin of a part; where they end."""
+        transaction, plain, table_ids = self.state.groups.transaction, self.plain, self._table_ids
+        if transaction.is_passed_over or plain is None:
+            return part.begin
+        source = self._transaction_source()
+        found = plain.open_rows(part, source, transaction.commit_ms, table_ids.by_id)
+        yield from self._add_plain(found.decoded)
+        table_ids.met(found.tables)
+        if found.text_at >= 0:
+            event = part.data[found.text_at : found.text_at + framing.header(part.data, found.text_at).size]
+            self._rows_text(event[4], event, part.file.checksum)
+        return found.decoded.end
+
+    def _add_plain(self, found: Decoded) -> Iterator[Records]:
+        """Add rows that compiled code decoded to the open epoch."""
+        epoch = self.state.epoch
+        epoch.records.headers |= found.headers(epoch.seq)
+        epoch.records.keys += found.keys
+        epoch.records.values += found.values
+        epoch.seq += len(found.keys)
+        for table, rows in found.counts:
+            counts = epoch.counts.get(table.decoder.header) or self._first_rows(table.decoder)
+            for column, count in enumerate(rows):
+                counts[column] += count
+        if len(epoch.records) >= PART_RECORDS:
+            yield epoch.hand_over_all()
+
     def _is_begin(self, data: bytes, i: int, end: int) -> bool:
         """Whether the QUERY event at ``data[i]`` is a BEGIN. Every transaction has one, and most are alike."""
         usual = self._usual_begin
@@ -408,12 +426,16 @@ class EventDecoder:
 
     def _source(self) -> tuple[bytes, bytes]:
         """What `source` says of the open transaction, as Avro bytes: before and behind an event's position."""
-        state, transaction = self.state, self.state.groups.transaction
+        state = self.state
+        times = encode(state.groups.transaction.commit_ms << 1) + self._published
+        return self._transaction_source() + state.file.source_name, times
+
+    def _transaction_source(self) -> bytes:
+        """The open transaction's server id and GTID, as Avro bytes."""
+        transaction = self.state.groups.transaction
         text = transaction.gtid.encode() if transaction.gtid else b""
         gtid = b"\2" + VARINT[len(text) << 1] + text if text else b"\0"
-        server_id = _encoded_server_id(transaction.server_id)
-        times = encode(transaction.commit_ms << 1) + self._published
-        return server_id + gtid + state.file.source_name, times
+        return _encoded_server_id(transaction.server_id) + gtid
 
     # -- rows ------------------------------------------------------------------------------------
 
@@ -553,28 +575,10 @@ class EventDecoder:
         self.state.groups.transaction.statement = text
 
 
-def _add_rows(
-    records: Records,
-    decoded: DecodedGroups,
-    rows: slice,
-    seq: int,
-    epoch: bytes,
-    tails: Iterable[bytes],
-    now: Now,
-) -> None:
-    """Add decoded rows to an epoch's records, of which the first gets the number ``seq``.
-
-    Args:
-        epoch: the epoch's number as Avro bytes.
-        tails: of each row.
-    """
-    behind, shift = seq + rows.stop - rows.start, seq - rows.start
-    numbers = (
-        VARINT[seq << 1 : behind << 1 : 2]
-        if behind <= len(VARINT) >> 1
-        else [encode(number << 1) for number in range(seq, behind)]
-    )
-    parts = zip(decoded.values[rows], numbers, repeat(epoch), tails, repeat(encode_long(now.unix_ms)))
-    records.keys += decoded.keys[rows]
-    records.values += map(b"".join, parts)
-    records.headers |= {n + shift: h for n, h in decoded.headers.items() if rows.start <= n < rows.stop}
+def next_group(data: bytes, i: int) -> int:
+    """Where the first GTID event behind ``data[i]`` begins; the end of the data if there is none."""
+    while i < len(data):
+        i += framing.header(data, i).size
+        if i < len(data) and data[i + 4] in GTID_EVENTS:
+            break
+    return i

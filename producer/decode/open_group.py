@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import struct
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from producer.decode.duplicate_filter import DuplicateFilter, duplicate_filter
 from producer.epochs.open_epoch import OpenEpoch
@@ -13,7 +14,7 @@ from schemas.binlog import framing
 from schemas.binlog.groups import GroupScanner
 from schemas.errors import DecodeError, Where
 from schemas.gtid.base import SourceKey
-from schemas.gtid.sets import GtidSet, GtidTracker, before_number
+from schemas.gtid.sets import GtidSet, GtidTracker, before_number, gtid_text
 from schemas.varint import encode_bytes
 
 GTID_EVENTS = frozenset({framing.GTID, framing.GTID_TAGGED, framing.ANONYMOUS_GTID, framing.MARIADB_GTID})
@@ -110,6 +111,27 @@ class DecodeState:
                 epoch.skipped.update(ended.skipped)
 
 
+class WholeGroup(NamedTuple):
+    """A group that is whole in a block: where it begins and ends there, its GTID, and when it was committed.
+
+    Attributes:
+        source: as of ``GroupScanner``.
+        commit_ms: ms since 1970.
+    """
+
+    begin: int
+    end: int
+    source: SourceKey | int
+    number: int
+    server_id: int
+    commit_ms: int
+
+    @property
+    def gtid(self) -> str:
+        """As text."""
+        return gtid_text(self.source, self.number, self.server_id)
+
+
 class Groups:
     """The groups of one log, of which at most one is open.
 
@@ -184,8 +206,9 @@ class Groups:
         elif scanner.source is not None:
             begun.is_passed_over = self.tracker.contains(scanner.source, scanner.number)
 
-    def add_whole(self, source: SourceKey | int, number: int, server_id: int) -> bool:
+    def add_whole(self, group: WholeGroup) -> bool:
         """Add a whole group; False: it may be one that was published before, which ``begin`` finds out."""
+        source, number, server_id = group.source, group.number, group.server_id
         if isinstance(source, int):
             if self.duplicates.may_be_duplicate(source, number):
                 return False

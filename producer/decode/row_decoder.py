@@ -37,9 +37,6 @@ Decode = Callable[
 SchemaName = Callable[[TableStructure], bytes]
 
 _BYTES_AT_A_TIME = 64 << 10  # bytes; most events are smaller
-# Columns whose values are compared together with those of the image before. Two comparisons cost as much as the values
-# of a few columns, so a table of less columns has none.
-_TOGETHER = 8
 
 _READ = re.compile(r"read_(\w+)\(b, p\)")
 _LITTLE = "'little'"
@@ -94,17 +91,13 @@ class RowDecoder:
             images: the columns that these events have. Columns missing from the after image keep their before values.
             diffs: of PARTIAL_UPDATE_ROWS, where JSON documents come as diffs.
         """
-        return self._compiled(kind, images, diffs, _SOURCE)
-
-    def _compiled(self, kind: str, images: Images, diffs: bool, source: str) -> Decode:
-        """The same. ``source``: the expressions behind a value's images; ``{}`` stands for its table's source."""
         structure = self.structure
         if kind == "write":
-            body = _write(structure, images, source)
+            body = _write(structure, images)
         elif kind == "delete":
-            body = _delete(structure, images, source)
+            body = _delete(structure, images)
         else:
-            body = _update(structure, images, diffs, source)
+            body = _update(structure, images, diffs)
         return _compile(structure, self.header, kind, body)
 
 
@@ -187,30 +180,6 @@ def _nulls(columns: int) -> list[str]:
     return [NumberLine(line, form, "n", whole=True) if form else line]
 
 
-def _full_images(structure: TableStructure) -> list[str]:
-    """Lines that read both images of an UPDATE that has all columns, into ``o0, o1, …`` and ``a0, a1, …``.
-
-    Most updates change few columns. So a group of columns that has the same bytes in both images is read once.
-    """
-    columns = list(enumerate(structure.columns))
-    groups = [columns[first : first + _TOGETHER] for first in range(0, len(columns), _TOGETHER)]
-    before, after = _nulls(len(columns)), ["m = n", *_nulls(len(columns))]
-    for number, group in enumerate(groups):
-        mask = sum(1 << i for i, _ in group)
-        names = [", ".join(f"{prefix}{i}" for i, _ in group) for prefix in "ao"]
-        again = f"p += len(r{number}); {names[0]} = {names[1]}"
-        read = _heads_together([_value(column, f"a{i}", i) for i, column in group])
-        before += [f"q{number} = p", *_heads_together([_value(column, f"o{i}", i) for i, column in group])]
-        before.append(f"r{number} = b[q{number}:p]")
-        after += [f"if not (n ^ m) & {mask} and b.startswith(r{number}, p): {again}", "else:", *indent(read)]
-    return [*before, *after]
-
-
-def _value(column: Column, target: str, rank: int) -> list[str]:
-    decode = codec_of(column).decode(column, target, [repr(tag) for tag in union_tags(column)])
-    return _unless_null(column, target, rank, decode)
-
-
 def _unless_null(column: Column, target: str, rank: int, decode: list[str]) -> list[str]:
     """The lines that read a column's value, unless bit ``rank`` of ``n`` says that it is NULL."""
     if not column.nullable:
@@ -281,7 +250,11 @@ def _same_key(structure: TableStructure) -> str:
     return " and ".join(f"a{index_of[name]} == o{index_of[name]}" for name in structure.key)
 
 
-_SOURCE = "(VARINT[seq << 1] if seq < 65536 else encode_varint(seq << 1)), epoch_number, {}, event_source"
+# What is behind a value's images, of an ordinary row and of half a key change.
+_HERE, _MOVED = (
+    f"(VARINT[seq << 1] if seq < 65536 else encode_varint(seq << 1)), epoch_number, {table}, event_source"
+    for table in ("table_source", "table_source_moved")
+)
 
 
 def _append(key: str, parts: list[str], source: str) -> list[str]:
@@ -304,13 +277,13 @@ def _loop(body: list[str]) -> list[str]:
     return ["while p < end:", *indent(body), "return seq, p"]
 
 
-def _write(structure: TableStructure, images: Images, source: str) -> list[str]:
-    record = _append(_key(structure, "a"), _create_parts(structure), source.format("table_source"))
+def _write(structure: TableStructure, images: Images) -> list[str]:
+    record = _append(_key(structure, "a"), _create_parts(structure), _HERE)
     return _loop([*_image(structure, images.after, "a"), *record])
 
 
-def _delete(structure: TableStructure, images: Images, source: str) -> list[str]:
-    record = _append(_key(structure, "o"), _delete_parts(structure), source.format("table_source"))
+def _delete(structure: TableStructure, images: Images) -> list[str]:
+    record = _append(_key(structure, "o"), _delete_parts(structure), _HERE)
     return _loop([*_image(structure, images.before, "o"), *record])
 
 
@@ -324,28 +297,24 @@ def _unchanged(structure: TableStructure, images: Images) -> list[str]:
     ]
 
 
-def _update(structure: TableStructure, images: Images, diffs: bool, source: str) -> list[str]:
+def _update(structure: TableStructure, images: Images, diffs: bool) -> list[str]:
     """An UPDATE that changes the key becomes delete and create, so that each key's history stays whole."""
-    if images == Images.full(structure) and not diffs and len(structure.columns) >= _TOGETHER:
-        both = _full_images(structure)
-    else:
-        before = _image(structure, images.before, "o", partial=images.before if diffs else None)
-        after = _after_partial(structure, images) if diffs else _image(structure, images.after, "a")
-        both = [*before, *after, *_unchanged(structure, images)]
+    before = _image(structure, images.before, "o", partial=images.before if diffs else None)
+    after = _after_partial(structure, images) if diffs else _image(structure, images.after, "a")
+    both = [*before, *after, *_unchanged(structure, images)]
     create, delete = _create_parts(structure), _delete_parts(structure)
     update = ["UPDATE", create[1], "b'\\2'", delete[1]]
-    here, moved = source.format("table_source"), source.format("table_source_moved")
     if not structure.key:
-        return _loop([*both, *_append("KEY", update, here)])
+        return _loop([*both, *_append("KEY", update, _HERE)])
     return _loop(
         [
             *both,
             f"if {_same_key(structure)}:",
-            *indent(_append(_key(structure, "a"), update, here)),
+            *indent(_append(_key(structure, "a"), update, _HERE)),
             "else:",
             f"    k = {_key(structure, 'a')}; ko = {_key(structure, 'o')}",
             "    headers[seq] = [('__debezium.newkey', k)]; headers[seq + 1] = [('__debezium.oldkey', ko)]",
-            *indent(_append("ko", delete, moved)),
-            *indent(_append("k", create, moved)),
+            *indent(_append("ko", delete, _MOVED)),
+            *indent(_append("k", create, _MOVED)),
         ]
     )

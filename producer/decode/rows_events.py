@@ -9,7 +9,7 @@ every column that changed, MariaDB not those that it computes when they are read
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from enum import Enum
 from typing import Any, NamedTuple
@@ -151,6 +151,12 @@ class TableIds:
         self.know(body, learned)
         return learned
 
+    def met(self, tables: Mapping[bytes, DecodedTable | None]) -> None:
+        """TABLE_MAPs that were decoded elsewhere led to these tables, by their ids."""
+        self.by_id.update(tables)
+        for table_id in tables:
+            self.contents.pop(table_id, None)
+
     def know(self, body: bytes, table: DecodedTable | None) -> None:
         """A TABLE_MAP's body leads to this table, until structures change; None: to one that is not replicated."""
         self._by_body[body] = table
@@ -172,11 +178,10 @@ class DecodedTable:
         self,
         structure: TableStructure,
         schema_name: SchemaName = fingerprint_of,
-        make: Callable[[TableStructure, SchemaName], RowDecoder] = RowDecoder,
     ) -> None:
-        self.decoder = make(structure, schema_name)
+        self.decoder = RowDecoder(structure, schema_name)
         self.forms = _Forms(self)
-        self._schema_name, self._make = schema_name, make
+        self._schema_name = schema_name
         self._others: dict[TableStructure, RowDecoder] = {}
 
     def decoder_of(self, before: tuple[str, ...] | None, after: tuple[str, ...] | None) -> RowDecoder:
@@ -186,7 +191,7 @@ class DecodedTable:
         structure = replace(self.decoder.structure, before_columns=before, after_columns=after)
         found = self._others.get(structure)
         if found is None:
-            found = self._others[structure] = self._make(structure, self._schema_name)
+            found = self._others[structure] = RowDecoder(structure, self._schema_name)
         return found
 
 

@@ -177,10 +177,16 @@ class OpenEpoch:
 
     def add_group(self, gtid: str | None, commit_ms: int, size: int) -> None:
         """Add a completed transaction group to the counts."""
+        self.add_groups((gtid, commit_ms), (gtid, commit_ms), 1, size)
+
+    def add_groups(
+        self, first: tuple[str | None, int], last: tuple[str | None, int], number: int, size: int
+    ) -> None:
+        """Add so many groups to the counts; GTID and ms of commit are of the first and the last of them."""
         if not self.transactions:
-            self.first_gtid, self.first_commit_ms = gtid, commit_ms
-        self.last_gtid, self.last_commit_ms = gtid, commit_ms
-        self.transactions += 1
+            self.first_gtid, self.first_commit_ms = first
+        self.last_gtid, self.last_commit_ms = last
+        self.transactions += number
         self.size += size
 
     def drop_last(self, number: int) -> None:

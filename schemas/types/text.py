@@ -49,7 +49,7 @@ _NOT_ASCII_BASED = {"ucs2", "utf16", "utf16le", "utf32", "swe7"}
 _SHIFTED_BACKSLASH = {"sjis", "cp932"}
 
 
-def _convert(charset: str) -> str:
+def conversion(charset: str) -> str:
     if charset in _UTF8:
         return "utf8_text"
     if charset in _NOT_ASCII_BASED | _SHIFTED_BACKSLASH:
@@ -87,7 +87,7 @@ class Text(Codec):
 
         ASCII, the most frequent case, needs one test and one concatenation.
         """
-        convert = f"{_convert(column.charset)}(d, {tags[0]}, {tags[1]})"
+        convert = f"{conversion(column.charset)}(d, {tags[0]}, {tags[1]})"
         if column.charset in _NOT_ASCII_BASED | _SHIFTED_BACKSLASH:
             return [*lines, f"{target} = {convert}"]
         table = "STRING_PREFIX_1" if column.nullable else "STRING_PREFIX_0"

@@ -6,7 +6,6 @@ import threading
 from collections.abc import Sequence
 from functools import partial
 
-from producer.ahead.pool import worker_count
 from producer.copy.copier import Copier
 from producer.copy.window import Channel
 from producer.decode.decode_rules import DecodeRules
@@ -28,6 +27,7 @@ from relay_store.write.writer import RelayWriter
 from schemas.tables import TableFilter
 from schemas.wire.avro_schema import fingerprint_of
 from schemas.wire.epoch import EpochCommitted
+from tailrace.artifacts.compiled import compiled_code
 
 # Seconds to wait for Kafka before an error is reported; less in a bounded run, for which somebody waits.
 _PATIENCE, _BOUNDED_PATIENCE = 600.0, 120.0
@@ -83,7 +83,7 @@ def producer(
             lambda log_id: write_owner(root, Owner(config.prefix, log_id)),
             origins,
             Copier(config.source, tables(info), config.copy, channels),
-            worker_count() if config.workers is None else config.workers,
+            compiled_code,
             PauseSwitch(root, "publishing"),
         )
 

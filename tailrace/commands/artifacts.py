@@ -1,4 +1,4 @@
-"""``tailrace artifacts``: fetches beforehand what the consumer needs besides the installed packages, and checks it."""
+"""``tailrace artifacts``: fetches and compiles beforehand what is needed besides the installed packages."""
 
 from __future__ import annotations
 
@@ -14,16 +14,18 @@ app = typer.Typer(
 
 @app.command("fetch")
 def fetch() -> None:
-    """Fetch the jars into the cache, and make the class archive with which Spark starts faster.
+    """Fetch the jars into the cache, make the class archive with which Spark starts faster, and compile code.
 
-    A consumer does the same at its first start. The cache is $TAILRACE_CACHE, by default ~/.cache/tailrace,
-    in a checkout .cache.
+    A consumer and a producer do the same when they need it first. The cache is $TAILRACE_CACHE, by default
+    ~/.cache/tailrace, in a checkout .cache.
     """
     from tailrace.artifacts.cache import cache_dir
+    from tailrace.artifacts.compiled import compiled_code
     from tailrace.artifacts.spark import class_archive, spark_jars
 
     spark_jars()
     class_archive()
+    compiled_code()
     typer.echo(cache_dir())
 
 

@@ -1,4 +1,4 @@
-"""Groups that were decoded ahead, by a process that knows nothing of what came before, make the same epochs."""
+"""Compiled code makes the same epochs as the publisher's own walk, whatever is in the log."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from relay_store.read.reader import RelayBlock
 from schemas.binlog import framing
 from schemas.errors import TailraceError
 from schemas.gtid.sets import Flavor
-from tests.support.binlogs.ahead import epochs, groups_of, repeated
+from tests.support.binlogs.epochs import epochs, groups_of, repeated
 from tests.support.golden.golden_binlogs import BINLOGS, FILE, SUBDIR
 
 _NAMES = sorted(path.parent.name for path in BINLOGS.glob("*/expected.txt"))
@@ -66,28 +66,24 @@ def test_the_servers_logs_come_to_the_same_epochs(name: str, tmp_path: Path) -> 
     events = _log(name, tmp_path)
     blocks, flavor = _blocks(events, [25]), _flavor(name)
     plain = epochs(blocks, flavor, tmp_path, _limits(7))
-    ahead = epochs(blocks, flavor, tmp_path, _limits(7), lead=0)
-    assert ahead.epochs == plain.epochs
-    groups = sum(epoch["record"].transactions for epoch, _ in plain.epochs)
-    assert plain.ahead == 0
-    assert ahead.ahead > groups // 4, f"{ahead.ahead} of {groups}"
+    compiled = epochs(blocks, flavor, tmp_path, _limits(7), compiled=True)
+    assert compiled.epochs == plain.epochs
+    assert compiled.groups > 5
 
 
 @settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     name=st.sampled_from(_NAMES),
     sizes=st.lists(st.integers(1, 90), min_size=1, max_size=12),
-    lead=st.integers(0, 4),
     times=st.integers(1, 4),
     max_rows=st.sampled_from([1, 3, 20, 10_000]),
     max_bytes=st.sampled_from([300, 5000, 1 << 40]),
     exclude=st.sampled_from([(), ("*.t",)]),
 )
-def test_however_blocks_are_cut_and_however_old_the_structures(
+def test_however_blocks_are_cut(
     tmp_path: Path,
     name: str,
     sizes: list[int],
-    lead: int,
     times: int,
     max_rows: int,
     max_bytes: int,
@@ -95,29 +91,14 @@ def test_however_blocks_are_cut_and_however_old_the_structures(
 ) -> None:
     blocks, limits = _blocks(_log(name, tmp_path, times), sizes), _limits(max_rows, max_bytes)
     plain = epochs(blocks, _flavor(name), tmp_path, limits, exclude=exclude)
-    assert epochs(blocks, _flavor(name), tmp_path, limits, lead=lead, exclude=exclude).epochs == plain.epochs
+    assert (
+        epochs(blocks, _flavor(name), tmp_path, limits, compiled=True, exclude=exclude).epochs == plain.epochs
+    )
 
 
-@pytest.mark.parametrize("name", ["mysql", "mariadb"])
-@pytest.mark.parametrize(("unpacked", "rows"), [(60, 1 << 40), (1 << 40, 3)])
-def test_rows_that_take_too_much_memory_are_left_to_the_publisher(
-    name: str, unpacked: int, rows: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The publisher hands them out in parts; a process would have to hold them all."""
-    blocks, flavor, limits = _blocks(_log(name, tmp_path, 6), [15]), _flavor(name), _limits(7)
-    plain = epochs(blocks, flavor, tmp_path, limits)
-    unlimited = epochs(blocks, flavor, tmp_path, limits, lead=0).ahead
-    monkeypatch.setattr("producer.decode.event_decoder.PART_RECORDS", 2)
-    monkeypatch.setattr("producer.decode.group_decoder._MOST_UNPACKED", unpacked)
-    monkeypatch.setattr("producer.decode.group_decoder._MOST_ROWS", rows)
-    limited = epochs(blocks, flavor, tmp_path, limits, lead=0)
-    assert limited.epochs == plain.epochs
-    assert limited.ahead < unlimited
-
-
-def _outcome(blocks: list[RelayBlock], name: str, root: Path, lead: int | None) -> Any:
+def _outcome(blocks: list[RelayBlock], name: str, root: Path, compiled: bool) -> Any:
     try:
-        return epochs(blocks, _flavor(name), root, _limits(20), lead=lead).epochs
+        return epochs(blocks, _flavor(name), root, _limits(20), compiled=compiled).epochs
     except TailraceError as error:
         return error.code
 
@@ -146,11 +127,8 @@ def test_a_damaged_log_never_comes_to_other_rows(name: str, tmp_path: Path) -> N
                 j = rng.choice(inside)
                 events[i], events[j] = events[j], events[i]
         blocks = _blocks(events, [rng.randrange(5, 60)])
-        plain, ahead = (
-            _outcome(blocks, name, tmp_path, None),
-            _outcome(blocks, name, tmp_path, rng.randrange(3)),
-        )
-        assert ahead in (plain, "TR411"), seed
+        plain, compiled = (_outcome(blocks, name, tmp_path, way) for way in (False, True))
+        assert compiled in (plain, "TR411"), seed
         refused += isinstance(plain, str)
     shutil.rmtree(tmp_path)
     assert refused > 0

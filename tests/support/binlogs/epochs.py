@@ -1,4 +1,4 @@
-"""Decodes blocks into epochs as the publisher does, with and without groups that were decoded ahead."""
+"""Decodes blocks into epochs as the publisher does, with and without compiled code."""
 
 from __future__ import annotations
 
@@ -6,17 +6,17 @@ import struct
 import zlib
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
 from typing import Any
 
+from producer.decode.compiled.load import load
 from producer.decode.decode_rules import DecodeRules
-from producer.decode.decoded_groups import BlockToDecode, DecodedBlock, DecodedGroups
 from producer.decode.duplicate_filter import duplicate_filter
 from producer.decode.epoch_stream import EpochStream
 from producer.decode.event_decoder import EventDecoder
-from producer.decode.group_decoder import GroupDecoder
 from producer.decode.nested_events import PreparedTransactions
-from producer.decode.open_group import EventFile
+from producer.decode.plain_groups import Decoded, OpenRows, PlainGroups
 from producer.epochs.open_epoch import EpochLimits, OpenEpoch, Records, SealedEpoch
 from producer.publish_start import prepared_in
 from producer.structures.store import Structures
@@ -25,6 +25,7 @@ from relay_store.read.reader import RelayBlock
 from schemas.binlog import framing
 from schemas.gtid.sets import Flavor, empty_gtid_set
 from schemas.tables import TableFilter
+from tailrace.artifacts.compiled import compiled_code
 from tests.support.binlogs.decoder import NOW
 
 _GTID_NUMBER = {framing.GTID: framing.HEADER_SIZE + 17, framing.MARIADB_GTID: framing.HEADER_SIZE}
@@ -37,37 +38,38 @@ class Epochs:
 
     Attributes:
         epochs: of each epoch all that is written.
-        ahead: how many groups were decoded ahead and used.
+        groups: how many of its groups compiled code decoded.
+        rows: how many rows of groups that are not whole in a block.
     """
 
     epochs: list[Any] = field(default_factory=list)
-    ahead: int = 0
+    groups: int = 0
+    rows: int = 0
 
 
-class Ahead:
-    """Decodes blocks ahead, through the form that they have on the way between processes."""
+class _Counted:
+    """Counts what compiled code decodes."""
 
-    def __init__(self, flavor: Flavor) -> None:
-        self._decoder = GroupDecoder(flavor, by_fingerprint=True)
-        self._known: Any = None
-        self._told = self._id = 0
+    def __init__(self, plain: PlainGroups, found: Epochs) -> None:
+        self._plain, self._found = plain, found
 
-    def decode(self, stream: EpochStream, block: RelayBlock, format_description: bytes) -> DecodedBlock:
-        """What another process would make of a block, with the tables that are known now."""
-        known = stream.known_tables
-        if known is not self._known:
-            self._known, self._told, self._id = known, 0, self._id + 1
-        tables: Any = [
-            (body, table and table.decoder.structure.to_json(), table and table.decoder.fingerprint)
-            for body, table in known.tables[self._told :]
-        ]
-        message = BlockToDecode(
-            self._id, self._told, tables, block.subdir, block.file, block.pos, format_description, block.data
-        )
-        self._told = len(known.tables)
-        made = self._decoder.decode(BlockToDecode.decoded(message.encode()))
-        file = EventFile.of(block.subdir, block.file, format_description)
-        return DecodedBlock(DecodedGroups.decoded(made.encode()), known, file)
+    def groups(self, *args: Any, **options: Any) -> Decoded:
+        decoded = self._plain.groups(*args, **options)
+        self._found.groups += len(decoded.groups)
+        return decoded
+
+    def open_rows(self, *args: Any) -> OpenRows:
+        found = self._plain.open_rows(*args)
+        self._found.rows += len(found.decoded.keys)
+        return found
+
+
+@cache
+def compiled_groups(flavor: Flavor) -> PlainGroups:
+    """Compiled code, loaded once."""
+    folder = compiled_code()
+    assert folder is not None
+    return load(folder, flavor)
 
 
 def epochs(
@@ -76,14 +78,14 @@ def epochs(
     root: Path,
     limits: EpochLimits,
     *,
-    lead: int | None = None,
+    compiled: bool = False,
     exclude: Sequence[str] = (),
 ) -> Epochs:
     """Decode blocks of one file, of which the first begins with the FORMAT_DESCRIPTION.
 
     Args:
         root: where prepared transactions are read again.
-        lead: how many blocks before its turn each block is decoded ahead; None: none is.
+        compiled: whether compiled code decodes what is plain.
 
     Raises:
         TailraceError: an event that cannot be replicated.
@@ -94,11 +96,13 @@ def epochs(
         rules, OpenEpoch(1, NOW.monotonic), empty_gtid_set(flavor).tracker(), {}, structures, PreparedTransactions(),
         prepared_in(root),
     )  # fmt: skip
+    found, rows = Epochs(), _Rows()
+    if compiled:
+        decoder.plain = _Counted(compiled_groups(flavor), found)
     first = blocks[0]
     begin = RelayPosition(first.subdir, first.file, first.pos)
     stream = EpochStream(rules, decoder, structures, begin, lambda: NOW)
     head = first.data[: framing.header(first.data).size]
-    ahead, decoded, found, rows = Ahead(flavor), dict[int, DecodedBlock](), Epochs(), _Rows()
 
     def take(parts: Iterable[Records | SealedEpoch]) -> None:
         for part in parts:
@@ -108,22 +112,9 @@ def epochs(
             else:
                 rows.add(part)
 
-    add_decoded = decoder.add_decoded
-
-    def counted(block: Any, number: int, now: Any) -> Any:
-        before = decoder.state.epoch.transactions
-        stopped = yield from add_decoded(block, number, now)
-        found.ahead += decoder.state.epoch.transactions - before
-        return stopped
-
-    decoder.add_decoded = counted  # type: ignore[method-assign]
-    for n, block in enumerate(blocks):
-        if lead is not None:
-            for next_one in range(n, min(n + lead + 1, len(blocks))):
-                if next_one not in decoded:
-                    decoded[next_one] = ahead.decode(stream, blocks[next_one], head)
+    for block in blocks:
         stream.enter(block, lambda executed, at: duplicate_filter(executed), lambda: head)
-        take(stream.decode_block(block, decoded.pop(n, None)))
+        take(stream.decode_block(block))
     take(stream.rest())
     return found
 

@@ -1,1 +1,0 @@
-"""Blocks of a backlog, decoded by other processes before the publisher comes to them."""

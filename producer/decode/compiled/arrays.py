@@ -1,0 +1,125 @@
+"""The arrays that compiled code works on, and the fields of their rows."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from producer.decode.compiled.jit import Bytes, Numbers, Words
+
+# Fields of a table.
+(COLUMNS_AT, COLUMNS, KEY_AT, KEY_SIZE, CREATE, UPDATE, DELETE, OP_SIZE, NAME_AT, NAME_SIZE, BODY_AT, BODY_SIZE, ROOM,
+ GROWTH, TABLE_FIELDS) = range(15)  # fmt: skip
+#: ``COLUMNS`` of a table that is not replicated, and of one whose rows are not decoded here
+LEFT_OUT, NOT_HERE = -1, -2
+
+# Fields of a group: where it begins and ends, where its source is in the block (MariaDB: the domain), and so on.
+(BEGIN, END, SOURCE, NUMBER, SERVER_ID, COMMIT_MS, GROUP_FIELDS) = range(7)
+
+# Kinds of columns, and what the fields `a`, `b` and `c` of a column are for each; sizes are in bytes.
+SIGNED = 1  # a: size
+UNSIGNED = 2  # a: size
+UNSIGNED_LONG = 3  # BIGINT UNSIGNED
+FIXED = 4  # a: size
+BITS = 5  # a: size
+DECIMAL = 6  # a: precision, b: scale, c: size
+UTF8 = 7  # a: size of the length
+LATIN1 = 8  # a: the same
+ASCII_BASED = 9  # a: the same
+FOREIGN = 10  # a: the same
+BINARY = 11  # a: the same, b: the size to which zero bytes are added
+DATE = 12
+YEAR = 13
+TIME = 14  # a: digits of the fraction
+DATETIME = 15  # a: the same
+TIMESTAMP = 16  # a: the same
+ENUM = 17  # a: size, b: where its members are listed, c: how many members
+SET = 18  # a, b, c: the same
+JSON = 19  # a: size of the length
+
+# Fields of a column.
+KIND, A, B, C, TAG, BYTES_TAG, NULLABLE, FIELDS = range(8)
+
+# What is asked for, and what came of it.
+(AT, STOP_AT, BASE, CHECKSUM, IS_MARIADB, FIRST_SEQ, MOST_ROWS, SIZE, MOST_SIZE, MOST_GROUPS, EPOCH_SIZE, FILE_SIZE,
+ PUBLISHED_SIZE, GTID_SIZE, COMMITTED, TEXT_AT, BEHIND, WHY, GROUPS, ROWS, MOVES, TABLES,
+ ASKED_FIELDS) = range(23)  # fmt: skip
+#: why the walk ended: the data did; the epoch is full; before a gap; behind a gap; the arrays are full
+DATA_ENDS, EPOCH_IS_FULL, GAP_BEGINS, GAP_ENDS, NO_ROOM = range(5)
+#: of a group or an event: it is not plain; the arrays are full
+NOT_PLAIN, TOO_LARGE = -1, -2
+#: ids of a group's tables that are remembered; a power of two
+OPEN_TABLES = 64
+
+
+class Tables(NamedTuple):
+    """Known tables, as arrays.
+
+    Attributes:
+        tables: fields of each.
+        columns: fields of all tables' columns.
+        keys: numbers of their keys' columns within the table.
+        texts: TABLE_MAPs' bodies, beginnings of values, names, and members of ENUM and SET.
+        members: where these begin in ``texts``; each column's are followed by their end.
+        latin1: of each byte the size of its UTF-8, and its bytes.
+        powers: of ten; see ``json_text``.
+        slots: a hash table of the numbers of tables by their bodies; -1 is empty.
+    """
+
+    tables: Numbers
+    columns: Numbers
+    keys: Numbers
+    texts: Bytes
+    members: Numbers
+    latin1: Bytes
+    powers: Words
+    slots: Numbers
+
+
+class Block(NamedTuple):
+    """What is read.
+
+    Attributes:
+        b: the block's bytes.
+        asked: what is asked for, and what came of it.
+        varying: the epoch's number, the file's name and the time of publishing, as values have them.
+    """
+
+    b: Bytes
+    asked: Numbers
+    varying: Bytes
+
+
+class Output(NamedTuple):
+    """Where decoded rows go, and scratch.
+
+    Attributes:
+        keys, values: the bytes of all.
+        key_ends, value_ends: where each ends.
+        groups: fields of each group.
+        moves: numbers of rows that are the first half of a key change.
+        counts: of each table: rows of INSERT, UPDATE and DELETE events.
+        order: tables in the order in which they came first.
+        events: of the open group's rows events: the table, the column of ``counts``, and the number of rows.
+        open_tables: ids of the open group's tables, and their numbers.
+        gtid, tail, before: bytes of the open group, event and row.
+        columns_before, columns_after: where the columns of a row's images begin.
+        words, stack: scratch of ``value`` and of ``json_text``.
+    """
+
+    keys: Bytes
+    values: Bytes
+    key_ends: Numbers
+    value_ends: Numbers
+    groups: Numbers
+    moves: Numbers
+    counts: Numbers
+    order: Numbers
+    events: Numbers
+    open_tables: Numbers
+    gtid: Bytes
+    tail: Bytes
+    before: Bytes
+    columns_before: Numbers
+    columns_after: Numbers
+    words: Words
+    stack: Numbers

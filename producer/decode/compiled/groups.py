@@ -1,0 +1,138 @@
+"""Calls the compiled walk, and makes Python's objects of what it wrote."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from producer.decode.compiled import arrays
+from producer.decode.compiled.jit import Bytes
+from producer.decode.compiled.json_text import scratch
+from producer.decode.compiled.tables import arrays_of
+from producer.decode.compiled.walk import walk
+from producer.decode.open_group import NO_FILE, WholeGroup
+from producer.decode.plain_groups import BlockPart, Decoded, OpenRows, PlainGroups
+from producer.decode.rows_events import DecodedTable, KnownTables
+from producer.epochs.open_epoch import EpochLimits, OpenEpoch
+from schemas.gtid.sets import Flavor
+
+_KEYS, _VALUES, _IMAGES = 8 << 20, 24 << 20, 8 << 20  # bytes; what is not used takes no memory
+_ROWS, _GROUPS, _EVENTS, _MOVES = 100_000, 50_000, 50_000, 10_000
+_MOST_TAIL, _MOST_GTID, _WORDS = 4096, 256, 8
+_ENDLESS = 1 << 62
+
+
+class CompiledGroups(PlainGroups):
+    """Decodes plain groups of one log with compiled code."""
+
+    def __init__(self, flavor: Flavor) -> None:
+        self._is_mariadb = flavor == "mariadb"
+        self._asked = np.zeros(arrays.ASKED_FIELDS, np.int64)
+        self._learn(KnownTables())
+
+    def warm_up(self) -> None:
+        """Compile the code, or read it from where it is kept."""
+        epoch = OpenEpoch(0, 0.0)
+        self.groups(
+            BlockPart(b"\0", 0, 0, 0, NO_FILE, epoch, KnownTables(), b"\0"), EpochLimits(), ends=False
+        )
+
+    def groups(self, part: BlockPart, limits: EpochLimits, *, ends: bool) -> Decoded:
+        epoch = part.epoch
+        most = (
+            min(limits.max_rows, _ENDLESS),
+            epoch.size,
+            min(limits.max_bytes, _ENDLESS),
+            1 if ends else -1,
+        )
+        return self._walk(part, most, b"", 0)
+
+    def open_rows(
+        self, part: BlockPart, source: bytes, commit_ms: int, tables: dict[bytes, DecodedTable | None]
+    ) -> OpenRows:
+        self._know(part.known)
+        ids, out = self._out.open_tables, self._out
+        ids[:, 0] = -1
+        numbers = {table: number for number, (_, table) in enumerate(part.known.tables)}
+        for table_id, table in tables.items():
+            if (number := numbers.get(table)) is not None:
+                packed = int.from_bytes(table_id, "little")
+                ids[packed % arrays.OPEN_TABLES] = packed, number
+        out.gtid[: len(source)] = list(source)
+        decoded = self._walk(part, (_ENDLESS, 0, _ENDLESS, -1), source, commit_ms)
+        met = {
+            packed.to_bytes(6, "little"): part.known.tables[number][1]
+            for packed, number in ids.tolist()
+            if packed >= 0 and number >= 0
+        }
+        return OpenRows(decoded, met, int(self._asked[arrays.TEXT_AT]))
+
+    def _walk(
+        self, part: BlockPart, most: tuple[int, int, int, int], source: bytes, commit_ms: int
+    ) -> Decoded:
+        self._know(part.known)
+        asked, out, file, known = self._asked, self._out, part.file, part.known
+        varying = (part.epoch.avro_number, file.source_name, part.published)
+        asked[: arrays.TEXT_AT] = (
+            part.begin, part.end, part.pos + file.offset, file.checksum, self._is_mariadb, part.epoch.seq, *most,
+            *map(len, varying), len(source), commit_ms,
+        )  # fmt: skip
+        block = arrays.Block(
+            np.frombuffer(part.data, np.uint8), asked, np.frombuffer(b"".join(varying), np.uint8)
+        )
+        walk(block, self._tables, out)
+        end, why, groups, rows, moves, tables = asked[arrays.BEHIND :].tolist()
+        order = out.order[:tables].tolist()
+        counts = [(known.tables[number][1], out.counts[number, :3].tolist()) for number in order]
+        out.counts[order] = 0
+        return Decoded(
+            end,
+            why == arrays.GAP_ENDS,
+            why == arrays.EPOCH_IS_FULL,
+            [self._group(part.data, fields) for fields in out.groups[:groups].tolist()],
+            _pieces(out.keys, out.key_ends[:rows].tolist()),
+            _pieces(out.values, out.value_ends[:rows].tolist()),
+            out.moves[:moves].tolist(),
+            [(table, rows) for table, rows in counts if table is not None],
+        )
+
+    def _group(self, data: bytes, fields: list[int]) -> WholeGroup:
+        begin, end, source, number, server_id, commit_ms = fields
+        named = source if self._is_mariadb else data[source : source + 16]
+        return WholeGroup(begin, end, named, number, server_id, commit_ms)
+
+    def _know(self, known: KnownTables) -> None:
+        if known is not self._known or len(known.tables) != self._count:
+            self._learn(known)
+
+    def _learn(self, known: KnownTables) -> None:
+        self._known, self._count = known, len(known.tables)
+        self._tables = arrays_of(known)
+        widest = max((len(table.decoder.structure.columns) for _, table in known.tables if table), default=0)
+        int64, uint8, count = np.int64, np.uint8, max(1, self._count)
+        self._out = arrays.Output(
+            keys=np.empty(_KEYS, uint8),
+            values=np.empty(_VALUES, uint8),
+            key_ends=np.empty(_ROWS, int64),
+            value_ends=np.empty(_ROWS, int64),
+            groups=np.empty((_GROUPS, arrays.GROUP_FIELDS), int64),
+            moves=np.empty(_MOVES, int64),
+            counts=np.zeros((count, 4), int64),
+            order=np.empty(count, int64),
+            events=np.empty((_EVENTS, 3), int64),
+            open_tables=np.empty((arrays.OPEN_TABLES, 2), int64),
+            gtid=np.empty(_MOST_GTID, uint8),
+            tail=np.empty(_MOST_TAIL, uint8),
+            before=np.empty(_IMAGES, uint8),
+            columns_before=np.empty(widest + 1, int64),
+            columns_after=np.empty(widest + 1, int64),
+            words=np.empty(_WORDS, np.uint64),
+            stack=scratch(),
+        )
+
+
+def _pieces(data: Bytes, ends: list[int]) -> list[bytes]:
+    """Cut the bytes at these ends."""
+    if not ends:
+        return []
+    whole = data[: ends[-1]].tobytes()
+    return [whole[begin:end] for begin, end in zip([0, *ends], ends, strict=False)]
