@@ -17,5 +17,5 @@ def _read_behind_a_backlog(watch: load.BacklogWatch, size: int) -> None:
 
 
 if __name__ == "__main__":
-    load.BacklogWatch.read = _read_behind_a_backlog  # type: ignore[method-assign]
+    load.BacklogWatch.read = _read_behind_a_backlog  # type: ignore[method-assign,assignment]
     sys.exit(main())
