@@ -13,6 +13,8 @@ from schemas.sql.parameters import MOST, Parameters
 PREPARED_ROWS = 512
 #: with fewer rows a statement with literals is cheaper than to prepare one
 FEW_ROWS = 64
+#: bytes of a row from which on a statement with its literal, which a server looks through letter by letter, is dearer
+LONG_ROW = 16 << 10
 
 
 @dataclass(frozen=True)

@@ -32,6 +32,7 @@ from schemas.wire.rows import HEADER_SIZE, widened
 from spark_consumer.plan.plan import ApplyMode, SlicePlan, TablePlan
 from spark_consumer.plan.statements import (
     FEW_ROWS,
+    LONG_ROW,
     PREPARED_ROWS,
     Limits,
     Statement,
@@ -247,7 +248,7 @@ class TableRenderer:
         # Roughly in the order of their keys, so that a server looks at a page once. It is that of whole numbers.
         changed.sort(key=itemgetter(0))
         changed.sort(key=_length)
-        limits, few = plan.limits, self._is_few(len(changed) + len(self.written), plan.limits)
+        limits, few = plan.limits, self._is_few([value for _, value in chain(changed, self.written)], plan.limits)
         updates, others = self._in_place(changed, limits, self._form(few))
         found = sorted(chain(self._gone(), (place for place, _ in others)))
         found.sort(key=len)
@@ -277,14 +278,16 @@ class TableRenderer:
                 sql = b"DELETE FROM " + self.plan.target + b" WHERE " + match(value) + b" LIMIT %d" % count
                 yield Deletes(self.index, sql, count)
         head = insert_head(self.plan.target, self.renderers.columns)
-        make = self._form(self._is_few(len(net.written), limits))
+        make = self._form(self._is_few(net.written, limits))
         yield from (
             Inserts(self.index, one.sql, one.rows, one.values) for one in make(head, net.written, b"", limits)
         )
 
-    def _is_few(self, rows: int, limits: Limits) -> bool:
-        """Whether so many rows cost a server less as literals."""
-        return min(rows, limits.max_rows) < FEW_ROWS or not self.plan.writable
+    def _is_few(self, values: Sequence[bytes], limits: Limits) -> bool:
+        """Whether these rows cost a server less as literals."""
+        if not self.plan.writable:
+            return True
+        return min(len(values), limits.max_rows) < FEW_ROWS and max(map(len, values), default=0) < LONG_ROW
 
     def _form(self, few: bool) -> Make:
         return self._as_literals if few else self._as_parameters

@@ -93,6 +93,28 @@ def test_many_rows_with_nulls_and_rows_that_need_literals(
     assert any(b"ON DUPLICATE KEY UPDATE" in sql for sql in prepared)
 
 
+@pytest.mark.parametrize("flavor", ["mysql", "mariadb"], indirect=True)
+def test_few_rows_are_values_if_one_of_them_is_long(
+    upstream: Database, downstream: Database, db: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    prepared = _statements(monkeypatch)
+    begin = binlog_end(upstream)
+    upstream.execute(
+        f"CREATE DATABASE {db}",
+        f"CREATE TABLE {db}.long_rows (id INT PRIMARY KEY, n INT, v LONGBLOB)",
+        f"CREATE TABLE {db}.short_rows LIKE {db}.long_rows",
+        f"INSERT INTO {db}.long_rows VALUES (1, 1, REPEAT(X'27', 400000)), (2, 1, X'00'), (3, NULL, NULL)",
+        f"INSERT INTO {db}.short_rows SELECT id, n, LEFT(v, 900) FROM {db}.long_rows",
+        f"ALTER TABLE {db}.short_rows COMMENT 'an epoch ends here'",
+        f"UPDATE {db}.long_rows SET n = 7, v = CONCAT(v, v) WHERE id < 3",
+        f"UPDATE {db}.short_rows SET n = 7",
+    )
+    Channel(downstream, db).apply(epochs_since(upstream, begin))
+    assert definitions(downstream, db) == definitions(upstream, db)
+    assert {sql.split(b"(")[0] for sql in prepared} == {b"INSERT INTO `%s`.`long_rows` " % db.encode()}
+    assert any(b"ON DUPLICATE KEY UPDATE" in sql for sql in prepared)
+
+
 def _statements(monkeypatch: pytest.MonkeyPatch) -> list[bytes]:
     """The statements that are prepared from now on."""
     found: list[bytes] = []
