@@ -63,7 +63,7 @@ def _stream(spark: SparkSession, checkpoint: Path) -> None:
     source = spark.readStream.format("rate-micro-batch").option("rowsPerBatch", 10).load()
     # These are no epochs, and the tracker says so.
     records = source.selectExpr(
-        "NULL AS key", "CAST(value AS binary) AS value", "value AS offset", "0 AS partition"
+        "NULL AS key", "CAST(CAST(value AS string) AS binary) AS value", "value AS offset", "0 AS partition"
     )
     seed = spark.createDataFrame([(0, "d.seeded", 0, "aa", "{}")], SEED_DDL)
     query = (

@@ -16,6 +16,7 @@ import sys
 import zipfile
 from collections.abc import Sequence
 from importlib.metadata import version
+from importlib.util import find_spec
 from pathlib import Path
 
 import structlog
@@ -26,6 +27,7 @@ from tailrace.artifacts.maven import Jar, bundle_name, cached_jars, java, pinned
 
 _LOCK_FILE = Path(__file__).with_name("artifacts.lock")
 _TIMEOUT_S = 240.0
+_TRAINING = "spark_consumer.job.class_archive"
 _CLASS = "org/apache/spark/api/python/PythonWorkerFactory.class"
 _LIMIT_MS = 600_000
 # Entries of a class file's constant pool: a tag and a number of milliseconds.
@@ -100,24 +102,34 @@ def write_jar(spark_core: Path, jar: Path) -> None:
 
 
 def class_archive() -> Path | None:
-    """Return the archive's path; None if the cache cannot be written.
+    """Return the archive's path; None if it could not be made, or the cache cannot be written.
 
-    Without the file the JVM starts more slowly, from the jars. Raises ConfigError TR190.
+    Without it the JVM starts more slowly, from the jars. Raises ConfigError TR190.
     """
     jars = spark_jars()
     program, folders = Path(java()).resolve(), [jar.parent.name for jar in jars]
     text = f"{program} {program.stat().st_mtime_ns} {version('pyspark')} {pyspark_jars()} {folders}"
-    name = f"spark-classes-{hashlib.sha256(text.encode()).hexdigest()[:8]}"
+    training = find_spec(_TRAINING)
+    assert training is not None
+    assert training.origin is not None
+    digest = hashlib.sha256(text.encode() + Path(training.origin).read_bytes())
+    name = f"spark-classes-{digest.hexdigest()[:8]}"
     try:
-        return bundle(name, lambda folder: _train(folder, jars)) / "classes.jsa"
+        folder = bundle(name, lambda folder: _train(folder, jars))
     except OSError as error:
         _log.warning("class_archive_left_out", reason=str(error))
         return None
+    archive = folder / "classes.jsa"
+    if not archive.exists():
+        hint = f"see {folder / 'training.log'}; without this folder it is tried again"
+        _log.warning("class_archive_left_out", reason="it could not be made", hint=hint)
+        return None
+    return archive
 
 
 def _train(folder: Path, jars: Sequence[Path]) -> None:
     print_progress("preparing Spark's class archive")
-    command = [sys.executable, "-m", "spark_consumer.job.class_archive", str(folder), *map(str, jars)]
+    command = [sys.executable, "-m", _TRAINING, str(folder), *map(str, jars)]
     # Everything works without an archive, so a failure only leaves its log.
     with (folder / "training.log").open("wb") as log, contextlib.suppress(subprocess.TimeoutExpired):
         subprocess.run(command, stdout=log, stderr=log, check=False, timeout=_TIMEOUT_S)
