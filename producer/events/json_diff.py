@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import re
+from functools import lru_cache
 
 from schemas.types.json_avro import tree_avro
 from schemas.types.json_binary import Tree, json_tree
@@ -16,6 +17,7 @@ _REPLACE, _INSERT, _REMOVE = range(3)
 _LEG = re.compile(r"""\.(?:"((?:[^"\\]|\\.)*)"|([^."\[]+))|\[(\d+)]""", re.DOTALL)
 
 _Leg = bytes | int
+_SHORT = 200  # bytes of a path whose legs are remembered
 
 
 def json_patched(before: bytes | None, diffs: bytes, text_tag: bytes, typed_tag: bytes) -> bytes:
@@ -41,7 +43,7 @@ def json_patched(before: bytes | None, diffs: bytes, text_tag: bytes, typed_tag:
         value: Tree | None = None
         if operation != _REMOVE:
             document, pos = _counted(diffs, pos)
-        legs = _legs(path.decode())
+        legs = (_known_legs if len(path) <= _SHORT else _legs)(path.decode())
         if operation != _REMOVE:
             value = json_tree(document, len(legs))
         _apply(tree, operation, legs, value)
@@ -60,7 +62,7 @@ def _counted(data: bytes, pos: int) -> tuple[bytes, int]:
     return value, pos + length
 
 
-def _legs(path: str) -> list[_Leg]:
+def _legs(path: str) -> tuple[_Leg, ...]:
     legs: list[_Leg] = []
     pos = 1
     while pos < len(path):
@@ -76,10 +78,14 @@ def _legs(path: str) -> list[_Leg]:
         pos = match.end()
     if not path.startswith("$") or pos != len(path) or not legs:
         raise ValueError(f"a JSON diff has the path {path[:200]!r}")
-    return legs
+    return tuple(legs)
 
 
-def _apply(tree: Tree, operation: int, legs: list[_Leg], value: Tree | None) -> None:
+# A table's updates mostly change the same members.
+_known_legs = lru_cache(1000)(_legs)
+
+
+def _apply(tree: Tree, operation: int, legs: tuple[_Leg, ...], value: Tree | None) -> None:
     *above, last = legs
     parent = tree
     for leg in above:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from schemas.types.json_binary import Tree, json_text, json_tree, tree_text, tree_types
+from schemas.types.json_binary import Tree, has_types, json_text, json_tree, tree_text, tree_types
 from schemas.varint import encode_bytes, encode_long, read_bytes, read_long
 
 _TEXT = "text"
@@ -26,10 +26,10 @@ def json_avro(data: bytes, text_tag: bytes, typed_tag: bytes) -> bytes:
 
 def tree_avro(tree: Tree, text_tag: bytes, typed_tag: bytes) -> bytes:
     """Convert a tree to Avro, like ``json_avro``."""
-    text, types = tree_text(tree), _types(tree)
-    if not types:
+    text = tree_text(tree)
+    if not has_types(tree):
         return text_tag + encode_bytes(text.encode())
-    entries = [(_TEXT, text), *types]
+    entries = [(_TEXT, text), *_types(tree)]
     strings = (encode_bytes(part.encode()) for entry in entries for part in entry)
     return typed_tag + encode_long(len(entries)) + b"".join(strings) + b"\0"
 

@@ -244,6 +244,13 @@ def _tree(kind: int, data: bytes, pos: int, left: list[int], depth: int) -> Tree
     return values if keys is None else dict(zip(keys.names, values, strict=True))
 
 
+def has_types(tree: Tree) -> bool:
+    """Whether there are typed scalars, which documents seldom have; quicker than their paths."""
+    if isinstance(tree, str):
+        return isinstance(tree, TypedText)
+    return any(map(has_types, tree.values() if isinstance(tree, dict) else tree))
+
+
 def tree_types(tree: Tree, path: str = "$") -> Iterator[tuple[str, str]]:
     """Yield path and type of each typed scalar. A path has ``[n]`` for an element and ``."key"`` for a member."""
     if isinstance(tree, TypedText):

@@ -26,7 +26,8 @@ from spark_consumer.rules.config import ConsumerConfig
 
 # Without the optimizing compiler the start is a second faster and takes a third less CPU. The JVM only moves bytes,
 # and a killed consumer should be back soon. The heap is small, so the simplest collector is the fastest.
-_JVM = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+# It plans and waits: rows are in Python. So it gives memory back that it does not need.
+_JVM = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -Xms32m -XX:MinHeapFreeRatio=15 -XX:MaxHeapFreeRatio=30"
 _LOGGING = Path(__file__).with_name("log4j2.xml")
 _CONNECT_S = 600
 _DEFAULTS = {

@@ -27,6 +27,7 @@ class CompiledGroups(PlainGroups):
     def __init__(self, flavor: Flavor) -> None:
         self._is_mariadb = flavor == "mariadb"
         self._asked = np.zeros(arrays.ASKED_FIELDS, np.int64)
+        self._out = _output()
         self._learn(KnownTables())
 
     def warm_up(self) -> None:
@@ -108,26 +109,37 @@ class CompiledGroups(PlainGroups):
         self._known, self._count = known, len(known.tables)
         self._tables = arrays_of(known)
         widest = max((len(table.decoder.structure.columns) for _, table in known.tables if table), default=0)
-        int64, uint8, count = np.int64, np.uint8, max(1, self._count)
-        self._out = arrays.Output(
-            keys=np.empty(_KEYS, uint8),
-            values=np.empty(_VALUES, uint8),
-            key_ends=np.empty(_ROWS, int64),
-            value_ends=np.empty(_ROWS, int64),
-            groups=np.empty((_GROUPS, arrays.GROUP_FIELDS), int64),
-            moves=np.empty(_MOVES, int64),
-            counts=np.zeros((count, 4), int64),
-            order=np.empty(count, int64),
-            events=np.empty((_EVENTS, 3), int64),
-            open_tables=np.empty((arrays.OPEN_TABLES, 2), int64),
-            gtid=np.empty(_MOST_GTID, uint8),
-            tail=np.empty(_MOST_TAIL, uint8),
-            before=np.empty(_IMAGES, uint8),
-            columns_before=np.empty(widest + 1, int64),
-            columns_after=np.empty(widest + 1, int64),
-            words=np.empty(_WORDS, np.uint64),
-            stack=scratch(),
+        count = max(1, self._count)
+        self._out = self._out._replace(
+            counts=np.zeros((count, 4), np.int64),
+            order=np.empty(count, np.int64),
+            columns_before=np.empty(widest + 1, np.int64),
+            columns_after=np.empty(widest + 1, np.int64),
         )
+
+
+def _output() -> arrays.Output:
+    """The arrays for what is written, without those that depend on the tables."""
+    int64, uint8, none = np.int64, np.uint8, np.empty(0, np.int64)
+    return arrays.Output(
+        keys=np.empty(_KEYS, uint8),
+        values=np.empty(_VALUES, uint8),
+        key_ends=np.empty(_ROWS, int64),
+        value_ends=np.empty(_ROWS, int64),
+        groups=np.empty((_GROUPS, arrays.GROUP_FIELDS), int64),
+        moves=np.empty(_MOVES, int64),
+        counts=np.empty((0, 4), int64),
+        order=none,
+        events=np.empty((_EVENTS, 3), int64),
+        open_tables=np.empty((arrays.OPEN_TABLES, 2), int64),
+        gtid=np.empty(_MOST_GTID, uint8),
+        tail=np.empty(_MOST_TAIL, uint8),
+        before=np.empty(_IMAGES, uint8),
+        columns_before=none,
+        columns_after=none,
+        words=np.empty(_WORDS, np.uint64),
+        stack=scratch(),
+    )
 
 
 def _pieces(data: Bytes, ends: list[int]) -> list[bytes]:

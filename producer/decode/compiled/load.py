@@ -14,7 +14,10 @@ from typing import TYPE_CHECKING
 
 import structlog
 
+from schemas.binlog import framing
+from schemas.gtid import base
 from schemas.gtid.sets import Flavor
+from schemas.wire import avro_schema
 
 if TYPE_CHECKING:
     from producer.decode.plain_groups import PlainGroups
@@ -53,11 +56,14 @@ def state_of_code() -> str:
     import llvmlite.binding
     import numba
 
-    sources = sorted(Path(__file__).parent.glob("*.py"))
-    digest = hashlib.sha256(str(sources[0].parent).encode())
-    for source in sources:
-        # Numba compares times, and only those of the files that it keeps functions of.
+    folder = Path(__file__).parent
+    digest = hashlib.sha256(str(folder).encode())
+    # Numba itself compares times, and only those of the files that it keeps functions of.
+    for source in sorted(folder.glob("*.py")):
         digest.update(source.read_bytes() + str(source.stat().st_mtime_ns).encode())
+    # Constants of these become part of the code.
+    for module in (framing, base, avro_schema):
+        digest.update(Path(str(module.__file__)).read_bytes())
     processor = llvmlite.binding.get_host_cpu_name(), llvmlite.binding.get_host_cpu_features().flatten()
     digest.update(f"{numba.__version__} {sys.version} {processor}".encode())
     return digest.hexdigest()
