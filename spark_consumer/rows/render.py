@@ -248,7 +248,10 @@ class TableRenderer:
         # Roughly in the order of their keys, so that a server looks at a page once. It is that of whole numbers.
         changed.sort(key=itemgetter(0))
         changed.sort(key=_length)
-        limits, few = plan.limits, self._is_few([value for _, value in chain(changed, self.written)], plan.limits)
+        limits, few = (
+            plan.limits,
+            self._is_few([value for _, value in chain(changed, self.written)], plan.limits),
+        )
         updates, others = self._in_place(changed, limits, self._form(few))
         found = sorted(chain(self._gone(), (place for place, _ in others)))
         found.sort(key=len)

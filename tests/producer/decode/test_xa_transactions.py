@@ -14,6 +14,7 @@ from relay_store.layout.readers import read_readers
 from schemas.errors import DecodeError
 from tests.support.binlogs.binlog_rows import binlog_end
 from tests.support.epochs.producer_case import Case
+from tests.support.waiting import wait_until
 
 pytestmark = pytest.mark.servers
 
@@ -30,7 +31,13 @@ def _nothing_stays_prepared(case: Case) -> Iterator[None]:
 
 def _prepare(case: Case, xid: str, *statements: str, settings: tuple[str, ...] = ()) -> None:
     """Prepare an XA transaction and leave it."""
-    case.sql(*settings, f"XA START {xid}", *statements, f"XA END {xid}", f"XA PREPARE {xid}")
+    with case.upstream.connect(database=case.db) as connection, connection.cursor() as cursor:
+        for statement in (*settings, f"XA START {xid}", *statements, f"XA END {xid}", f"XA PREPARE {xid}"):
+            cursor.execute(statement)
+        session = connection.thread_id()
+    # Nobody else may commit it before the server has seen that its session is gone.
+    left = f"SELECT 1 FROM information_schema.processlist WHERE id = {session}"
+    wait_until(lambda: not case.sql(left), "the session ends")
 
 
 def _changes(case: Case) -> list[tuple[str, str]]:

@@ -22,7 +22,7 @@ def test_spark_loads_nearly_all_classes_from_it(tmp_path: Path) -> None:
     assert class_archive() is not None, "see training.log in the newest .cache/spark-classes-*"
     log = tmp_path / "classes.log"
     program = PROGRAMS / "spark_starts.py"
-    command = [sys.executable, program, tmp_path / "checkpoint", log]
+    command = [sys.executable, str(program), str(tmp_path / "checkpoint"), str(log)]
     subprocess.run(command, env=os.environ | {"PYTHONPATH": os.getcwd()}, check=True)
     loaded = [line for line in log.read_text().splitlines() if " org.apache.spark." in line]
     # Lambdas are made while it runs.
