@@ -239,7 +239,9 @@ class Publisher:
         """Read, decode and commit up to the end."""
         stream, committer = output.stream, output.committer
         is_over = _end_of_run(output, stop, until)
-        backlog = BacklogWatch(self._compiled, self._flavor, stream.use)
+        # Where a GTID set ends the run, each group is looked at in order.
+        folder = no_folder if stream.has_stop else self._compiled
+        backlog = BacklogWatch(folder, self._flavor, stream.use)
         with closing(RelayReader(self._root, stream.here, self._tail)) as reader:
             try:
                 output.begin(self._rules.tables)

@@ -224,7 +224,7 @@ class EventDecoder:
         self._now, self._is_late = now, ends or state.epoch.is_late(self._limits, now)
         try:
             if plain and self.plain is not None:
-                return (yield from self._plain(self.plain, data, i, base, now))
+                return (yield from self._plain(self.plain, data, i, base))
             return (yield from self._walk(data, i, base, False))
         except DdlWaits:
             return state.event_pos - base, Stop.DDL_WAITS
@@ -353,21 +353,20 @@ class EventDecoder:
         return i, Stop.END_OF_DATA
 
     def _plain(
-        self, plain: PlainGroups, data: bytes, i: int, base: int, now: Now
+        self, plain: PlainGroups, data: bytes, i: int, base: int
     ) -> Generator[Records, None, tuple[int, Stop]]:
         """Decode what is plain from ``data[i]``, or walk what comes before the next plain group."""
         state, table_ids = self.state, self._table_ids
         state.event_pos, epoch, groups = base + i, state.epoch, state.groups
         part = BlockPart(data, i, len(data), base, state.file, epoch, table_ids.known, self._published)
         if state.in_group:
-            behind = yield from self._plain_rows(part)
-            i, end = behind, next_group(data, behind)
+            i = yield from self._plain_rows(plain, part)
+            end = next_group(data, i)
             if i < end:
                 behind, stop = yield from self._walk(data[i:end], 0, base + i, False)
                 return i + behind, stop
             return i, Stop.END_OF_DATA
-        late = epoch.is_late(self._limits, now)
-        found = plain.groups(part, self._limits, ends=late)
+        found = plain.groups(part, self._limits, ends=self._is_late)
         if found.is_gap:
             behind, stop = yield from self._walk(data[i : found.end], 0, base + i, False)
             return i + behind, stop
@@ -376,7 +375,7 @@ class EventDecoder:
             # It may be one that was published before, and then so are those that follow.
             return (yield from self._walk(data, i, base, False))
         if len(whole) < len(found.groups):
-            found = plain.groups(replace(part, end=whole[-1].end), self._limits, ends=late)
+            found = plain.groups(replace(part, end=whole[-1].end), self._limits, ends=self._is_late)
         first, last = whole[0], whole[-1]
         epoch.add_groups(
             (first.gtid, first.commit_ms), (last.gtid, last.commit_ms), len(whole), found.end - i
@@ -386,10 +385,10 @@ class EventDecoder:
         table_ids.new_file()
         return found.end, Stop.EPOCH_ENDS if found.is_full else Stop.END_OF_DATA
 
-    def _plain_rows(self, part: BlockPart) -> Generator[Records, None, int]:
+    def _plain_rows(self, plain: PlainGroups, part: BlockPart) -> Generator[Records, None, int]:
         """Decode rows of the open group at the begin of a part; where they end."""
-        transaction, plain, table_ids = self.state.groups.transaction, self.plain, self._table_ids
-        if transaction.is_passed_over or plain is None:
+        transaction, table_ids = self.state.groups.transaction, self._table_ids
+        if transaction.is_passed_over:
             return part.begin
         source = self._transaction_source()
         found = plain.open_rows(part, source, transaction.commit_ms, table_ids.by_id)

@@ -168,11 +168,7 @@ class TableIds:
 
 
 class DecodedTable:
-    """What a TABLE_MAP leads to: the table's decoder and the forms of its events.
-
-    Args:
-        make: makes the decoder of a structure.
-    """
+    """What a TABLE_MAP leads to: the table's decoder and the forms of its events."""
 
     def __init__(
         self,

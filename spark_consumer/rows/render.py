@@ -248,10 +248,8 @@ class TableRenderer:
         # Roughly in the order of their keys, so that a server looks at a page once. It is that of whole numbers.
         changed.sort(key=itemgetter(0))
         changed.sort(key=_length)
-        limits, few = (
-            plan.limits,
-            self._is_few([value for _, value in chain(changed, self.written)], plan.limits),
-        )
+        limits, values = plan.limits, (value for _, value in chain(changed, self.written))
+        few = self._is_few(len(changed) + len(self.written), values, limits)
         updates, others = self._in_place(changed, limits, self._form(few))
         found = sorted(chain(self._gone(), (place for place, _ in others)))
         found.sort(key=len)
@@ -281,16 +279,16 @@ class TableRenderer:
                 sql = b"DELETE FROM " + self.plan.target + b" WHERE " + match(value) + b" LIMIT %d" % count
                 yield Deletes(self.index, sql, count)
         head = insert_head(self.plan.target, self.renderers.columns)
-        make = self._form(self._is_few(net.written, limits))
+        make = self._form(self._is_few(len(net.written), net.written, limits))
         yield from (
             Inserts(self.index, one.sql, one.rows, one.values) for one in make(head, net.written, b"", limits)
         )
 
-    def _is_few(self, values: Sequence[bytes], limits: Limits) -> bool:
-        """Whether these rows cost a server less as literals."""
+    def _is_few(self, rows: int, values: Iterable[bytes], limits: Limits) -> bool:
+        """Whether so many rows, which these are, cost a server less as literals."""
         if not self.plan.writable:
             return True
-        return min(len(values), limits.max_rows) < FEW_ROWS and max(map(len, values), default=0) < LONG_ROW
+        return min(rows, limits.max_rows) < FEW_ROWS and max(map(len, values), default=0) < LONG_ROW
 
     def _form(self, few: bool) -> Make:
         return self._as_literals if few else self._as_parameters

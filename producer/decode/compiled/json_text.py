@@ -8,7 +8,7 @@ from producer.decode.compiled.arrays import TAG, A, Tables
 from producer.decode.compiled.jit import Bool, Bytes, Int, Numbers, Word, Words, compiled
 from producer.decode.compiled.values import HEX, copied, decimal_number, is_ascii, is_utf8, little, size_of
 
-_LARGE_OBJECT, _LARGE_ARRAY, _SMALL_OBJECT = 1, 3, 0
+_LARGE_OBJECT, _LARGE_ARRAY = 1, 3
 _LITERAL, _INT16, _UINT16, _INT32, _UINT32, _INT64, _UINT64, _DOUBLE, _STRING = range(4, 13)
 _MOST_DEPTH = 100
 _MAX_READ_SIGNED = (1 << 32) - 1

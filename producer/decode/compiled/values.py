@@ -119,22 +119,24 @@ def decimal_number(out: Bytes, o: Int, number: Int) -> Int:
 
 
 @compiled
+def _joined(out: Bytes, o: Int, first: Int, count: Int, second: Int, third: Int, mark: Int) -> Int:
+    """Write a number of ``count`` digits and two below a hundred, with a mark between them."""
+    o = digits(out, o, first, count)
+    out[o] = mark
+    o = digits(out, o + 1, second, 2)
+    out[o] = mark
+    return digits(out, o + 1, third, 2)
+
+
+@compiled
 def _clock(out: Bytes, o: Int, hour: Int, minute: Int, second: Int) -> Int:
     """Write a time of day, each part below a hundred."""
-    o = digits(out, o, hour, 2)
-    out[o] = _COLON
-    o = digits(out, o + 1, minute, 2)
-    out[o] = _COLON
-    return digits(out, o + 1, second, 2)
+    return _joined(out, o, hour, 2, minute, second, _COLON)
 
 
 @compiled
 def _day(out: Bytes, o: Int, year: Int, month: Int, day: Int) -> Int:
-    o = digits(out, o, year, 4)
-    out[o] = _DASH
-    o = digits(out, o + 1, month, 2)
-    out[o] = _DASH
-    return digits(out, o + 1, day, 2)
+    return _joined(out, o, year, 4, month, day, _DASH)
 
 
 @compiled

@@ -205,11 +205,6 @@ def _size(b: Bytes, i: Int, end: Int) -> Int:
 
 
 @compiled
-def _is_gtid(kind: Int) -> Bool:
-    return kind in _GTIDS
-
-
-@compiled
 def _rows_of_group(
     block: Block, i: Int, end: Int, tables: Tables, out: Output, rows: Int, moves: Int, is_whole: Bool
 ) -> tuple[Int, Int, Int, Int, Int]:
@@ -330,7 +325,7 @@ def _next_group(b: Bytes, i: Int, end: Int) -> Int:
         i += size
         if i + _HEADER > end:
             return end
-        if _is_gtid(b[i + 4]):
+        if b[i + 4] in _GTIDS:
             return i
 
 
