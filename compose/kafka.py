@@ -83,9 +83,8 @@ class Kafka(Server):
     def _copy_template(self) -> None:
         super()._copy_template()
         properties = self.data / "meta.properties"
-        identity = base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
         properties.write_text(
-            re.sub(r"(?m)^cluster\.id=.*$", f"cluster.id={identity}", properties.read_text())
+            re.sub(r"(?m)^cluster\.id=.*$", f"cluster.id={_cluster_id()}", properties.read_text())
         )
 
 
@@ -104,9 +103,8 @@ def _build_template(folder: Path) -> None:
         "--config",
         f"{folder}/server.properties",
     ]
-    cluster = base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
     done = subprocess.run(
-        [java(), *format_it, "--cluster-id", cluster], capture_output=True, text=True, check=False
+        [java(), *format_it, f"--cluster-id={_cluster_id()}"], capture_output=True, text=True, check=False
     )
     if done.returncode:
         raise StackError(
@@ -127,6 +125,11 @@ class _Trainee(Kafka):
         process.stop(self.start_timeout)
         for left_over in ("trained", "port", "controller-port", "server.properties", "server.log"):
             subprocess.run(["rm", "-rf", self.directory / left_over], check=True)
+
+
+def _cluster_id() -> str:
+    """A random one, as Kafka writes them; one of 64 begins with ``-``, as an option does."""
+    return base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
 
 
 def _class_path() -> list[str]:
