@@ -6,6 +6,7 @@ import shutil
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -110,6 +111,9 @@ class Channel:
         counters = Counters()
         consumer(self.config, lambda: self.spark, counters).run(threading.Event())
         assert counters.rows == 1
+        # What still writes could write into the checkpoint that is put back, or is the next query's.
+        java: Any = self.spark._jvm
+        assert not java.org.apache.spark.sql.execution.streaming.state.StateStore.isMaintenanceRunning()
         found = self.downstream.execute(f"SELECT COUNT(*), MAX(id) FROM {NAME}.t")
         assert found == [(self.rows, self.rows - 1)]
 
