@@ -266,9 +266,6 @@ class Queries:
         failure: Any = dead or query.exception()
         with suppress(Exception):
             query.stop()
-            # Else its state store writes once more, up to a minute later, into what is the next query's folder by then.
-            java: Any = spark._jvm
-            java.org.apache.spark.sql.execution.streaming.state.StateStore.stop()
         return (
             None if self._runner.ended else (failure or SparkFailed("TR556", "the query ended unexpectedly"))
         )
