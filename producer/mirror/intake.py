@@ -12,6 +12,7 @@ from zlib_ng.zlib_ng import crc32
 
 from producer.settings import RelaySettings
 from producer.upstream import packets
+from producer.upstream.packets import MAX_PACKET
 from relay_store.layout.directory import file_number
 from relay_store.write.writer import RelayWriter
 from schemas.binlog import framing
@@ -137,7 +138,8 @@ class Intake:
         while at <= last:
             head, status, kind, size, end_position, flags = unpack(data, at)
             after = at + 5 + size
-            if status or not least < head & 0xFFFFFF == size + 1 or after > stop:
+            # A full packet goes on in another one, be it empty.
+            if status or not least < head & MAX_PACKET == size + 1 < MAX_PACKET or after > stop:
                 break
             event = data[at + 5 : after]
             at = after

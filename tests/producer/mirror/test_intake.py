@@ -93,8 +93,9 @@ def test_events_come_out_whole_however_they_arrive(tmp_path_factory, data, cuts)
     bench.relay.close()
 
 
-def test_an_event_of_more_than_a_packet(bench):
-    large = rows(2 * packets.MAX_PACKET - 24)  # with the status byte it fills two packets exactly
+@pytest.mark.parametrize("size", [n * packets.MAX_PACKET - 24 + more for n in (1, 2) for more in (-1, 0, 1)])
+def test_an_event_of_about_whole_packets(bench, size):
+    large = rows(size)  # with the status byte it fills them exactly if nothing is added
     events = [format_description(), gtid(1), query(b"BEGIN"), large, xid()]
     bench.send(*events)
     assert bench.content() == b"".join(events)
