@@ -43,10 +43,15 @@ def mirror(settings: Settings) -> dict[str, float]:
     from producer.settings import RelaySettings
     from relay_store.write.writer import RelayWriter
     from schemas.access.server_url import ServerUrl
+    from tailrace.artifacts.compiled import compiled_code
 
     relay = RelayWriter.open(Path(settings["relay_dir"]))
     running = Mirror(
-        ServerUrl.parse(settings["source"]), relay, RelaySettings(), server_id=settings["server_id"]
+        ServerUrl.parse(settings["source"]),
+        relay,
+        RelaySettings(),
+        server_id=settings["server_id"],
+        compiled=compiled_code,
     )
     begin = time.perf_counter()
     running.run(threading.Event(), (settings["file"], settings["position"]))

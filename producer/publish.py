@@ -16,6 +16,7 @@ from contextlib import closing, contextmanager
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import structlog
 
@@ -34,7 +35,7 @@ from producer.copy.state import (
     Replicated,
     Step,
 )
-from producer.decode.compiled.load import BacklogWatch, Folder, no_folder
+from producer.decode.compiled.load import CompiledCode, Folder, no_folder
 from producer.decode.decode_rules import DecodeRules, LeftOut
 from producer.decode.epoch_stream import EpochStream
 from producer.decode.event_decoder import EventDecoder
@@ -57,10 +58,14 @@ from relay_store.layout.epoch_ends import read_epoch_ends
 from relay_store.layout.readers import Mark
 from relay_store.read.reader import RelayBlock, RelayReader
 from relay_store.read.tail import RelayTail
+from schemas.binlog.compiled.calls import WholeEvents
 from schemas.gtid.sets import parse_gtid_set
 from schemas.interpreter import tuned_interpreter
 from schemas.tables import TableFilter
 from schemas.wire.epoch import COPY, ORIGIN
+
+if TYPE_CHECKING:
+    from schemas.compiled.library import Library
 
 log = structlog.get_logger()
 
@@ -239,9 +244,7 @@ class Publisher:
         """Read, decode and commit up to the end."""
         stream, committer = output.stream, output.committer
         is_over = _end_of_run(output, stop, until)
-        # Where a GTID set ends the run, each group is looked at in order.
-        folder = no_folder if stream.has_stop else self._compiled
-        backlog = BacklogWatch(folder, self._flavor, stream.use)
+        code = CompiledCode("publisher", self._compiled)
         with closing(RelayReader(self._root, stream.here, self._tail)) as reader:
             try:
                 output.begin(self._rules.tables)
@@ -250,7 +253,9 @@ class Publisher:
                         self._stand(output, since, stop, is_over)
                         continue
                     block = reader.read_block(0.0 if committer.is_under_way else output.wait())
-                    backlog.read(0 if block is None else len(block.data))
+                    code.read(0 if block is None else len(block.data))
+                    if code.library is not None and reader.whole_events is None:
+                        self._use(code.library, reader, stream)
                     if block is not None:
                         self._publish_block(block, reader, output)
                         continue
@@ -265,6 +270,15 @@ class Publisher:
         output.pass_on(stream.rest())
         committer.finish()
         self.reached = stream.sealed if stream.in_group else stream.here
+
+    def _use(self, library: Library, reader: RelayReader, stream: EpochStream) -> None:
+        """Let compiled code do most of the work."""
+        from producer.decode.compiled.groups import CompiledGroups
+
+        reader.whole_events = WholeEvents(library)
+        # Where a GTID set ends the run, each group is looked at in order.
+        if not stream.has_stop:
+            stream.use(CompiledGroups(self._flavor, library))
 
     def _publish_block(self, block: RelayBlock, reader: RelayReader, output: _Output) -> None:
         """Decode a block and commit the epochs it completes."""

@@ -17,6 +17,7 @@ from dataclasses import dataclass
 
 import structlog
 
+from producer.decode.compiled.load import CompiledCode, Folder, no_folder
 from producer.mirror.intake import Intake
 from producer.mirror.start import EARLIEST, MirrorStart, open_relay
 from producer.settings import RelaySettings
@@ -118,6 +119,7 @@ class Mirror:
         start: MirrorStart = EARLIEST,
         make_room: Callable[[], bool] = bool,
         clock: Callable[[], float] = time.monotonic,
+        compiled: Folder = no_folder,
     ) -> None:
         self.url = url
         self.relay = relay
@@ -127,6 +129,7 @@ class Mirror:
         self._settings = settings
         self._make_room = make_room
         self._clock = clock
+        self._code = CompiledCode("mirror", compiled)
         self._paused_since = PauseSwitch(relay.root, "mirror")
 
     def run(self, stop: threading.Event, until: tuple[str, int] | None = None) -> None:
@@ -208,7 +211,7 @@ class Mirror:
         # Beyond what can be asked for, stream the file from its start and pass over what is here.
         file, position = begin.upstream
         asked = position if position <= _MAX_START else FIRST_POSITION
-        intake = Intake(self.relay, gtids.tracker(), asked, self._settings, self._clock)
+        intake = Intake(self.relay, gtids.tracker(), asked, self._settings, self._clock, self._code)
         intake.begin()
         stream = DumpStream.open(self.url, info, file, asked, self._server_id)
         self.progress.connects(info)
@@ -234,6 +237,7 @@ class Mirror:
         events, size, heartbeats = intake.events, intake.bytes, intake.heartbeats
         taken = stream.read(_PAUSE if intake.wants_sync else _POLL, intake.take)
         self.progress.heard(stream.heard_at, intake.bytes - size, intake.events - events)
+        self._code.read(intake.bytes - size)
         if intake.sync_due(stream.has_more) or (intake.wants_sync and not taken):
             intake.sync()
             if self.progress.resumes():

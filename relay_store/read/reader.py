@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import fcntl
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
 from pathlib import Path
 from struct import Struct
@@ -67,12 +67,17 @@ class RelayReader:
 
     The checksum of each event is verified, to detect corruption on the disk.
 
+    Attributes:
+        whole_events: compiled code that finds the end of whole and undamaged events from an offset on, and is told
+            whether they have checksums; None without.
+
     Raises RelayError: TR303 a file of the sequence is missing, TR304 an impossible or damaged event.
     """
 
     def __init__(self, root: Path, start: RelayPosition | None = None, tail: RelayTail | None = None) -> None:
         self._root = root
         self._tail = tail
+        self.whole_events: Callable[[bytes, int, bool], int] | None = None
         self._fd = -1
         self._has_checksum: bool | None = (
             None  # of the open file's events; unknown before its first event is read
@@ -176,6 +181,8 @@ class RelayReader:
         size_at, has_checksum, least, residue = _SIZE_AT, self._has_checksum, HEADER_SIZE, CRC32_RESIDUE
         # The first event was already checked; its checksum excludes the in-use flag.
         at = len(self.format_description()) if self._pos == FIRST_POSITION else 0
+        if self.whole_events is not None:
+            at = self.whole_events(data, at, bool(has_checksum))
         end = len(data)
         last = end - HEADER_SIZE
         while at <= last:

@@ -11,7 +11,7 @@ from schemas.gtid.sets import gtid_text
 _MYSQL_GTID = struct.Struct("<B16sq")
 _MARIADB_GTID = struct.Struct("<QIB")
 
-_OUTSIDE, _OPENED, _MANY, _ONE = range(4)
+OUTSIDE, OPENED, MANY, _ONE = range(4)
 
 # A QUERY with one of these texts ends a group that BEGIN or a GTID opened. `ROLLBACK TO x` does not.
 _ENDS = frozenset({b"COMMIT", b"ROLLBACK"})
@@ -28,14 +28,14 @@ class GroupScanner:
     __slots__ = ("number", "server_id", "source", "state")
 
     def __init__(self) -> None:
-        self.state = _OUTSIDE
+        self.state = OUTSIDE
         self.source: bytes | int | None = None
         self.number = 0
         self.server_id = 0
 
     @property
     def in_group(self) -> bool:
-        return self.state != _OUTSIDE
+        return self.state != OUTSIDE
 
     def gtid(self) -> str:
         """Return the GTID of the open or last group as text; empty for an anonymous one."""
@@ -43,16 +43,16 @@ class GroupScanner:
 
     def reset(self) -> None:
         """Discard an open group, as at the start of a file."""
-        self.state = _OUTSIDE
+        self.state = OUTSIDE
         self.source = None
 
     def open(self, source: bytes, number: int) -> None:
         """Start a group, at MySQL's GTID event of this transaction."""
-        self.state, self.source, self.number = _OPENED, source, number
+        self.state, self.source, self.number = OPENED, source, number
 
     def close(self) -> None:
         """End the group, at an XID event."""
-        self.state = _OUTSIDE
+        self.state = OUTSIDE
 
     def feed(self, kind: int, event: Buffer, has_checksum: bool) -> bool:
         """Process the next event. Returns True if it ends at a transaction boundary.
@@ -60,25 +60,25 @@ class GroupScanner:
         `event` is the complete event, `kind` its type. Types in `framing.INSIDE_GROUP` may be left out.
         """
         if kind == framing.XID or kind == framing.XA_PREPARE:
-            self.state = _OUTSIDE
+            self.state = OUTSIDE
         elif kind == framing.QUERY:
             return self.statement(framing.query_text(event, has_checksum))
         elif kind in (framing.GTID, framing.ANONYMOUS_GTID, framing.GTID_TAGGED, framing.MARIADB_GTID):
             self._open(kind, event)
-        elif kind in _SINGLE_ENDERS and self.state in (_OPENED, _ONE):
-            self.state = _OUTSIDE
-        return self.state == _OUTSIDE
+        elif kind in _SINGLE_ENDERS and self.state in (OPENED, _ONE):
+            self.state = OUTSIDE
+        return self.state == OUTSIDE
 
     def _open(self, kind: int, event: Buffer) -> None:
         """Start a group at a GTID event. MariaDB's has a flag for a single statement; MySQL's does not."""
-        self.state = _OPENED
+        self.state = OPENED
         if kind == framing.GTID:
             _, self.source, self.number = _MYSQL_GTID.unpack_from(event, framing.HEADER_SIZE)
             framing.check_number(self.number)
         elif kind == framing.MARIADB_GTID:
             self.number, self.source, flags = _MARIADB_GTID.unpack_from(event, framing.HEADER_SIZE)
             self.server_id = framing.header(event).server_id
-            self.state = _ONE if flags & framing.MARIADB_FL_STANDALONE else _MANY
+            self.state = _ONE if flags & framing.MARIADB_FL_STANDALONE else MANY
         elif kind == framing.GTID_TAGGED:
             self.source, self.number, _ = framing.tagged_gtid(event)
         else:
@@ -86,11 +86,11 @@ class GroupScanner:
 
     def statement(self, text: bytes) -> bool:
         """Process a QUERY event with this statement, like ``feed``."""
-        if self.state == _MANY:
+        if self.state == MANY:
             if text in _ENDS or text.startswith((b"XA COMMIT", b"XA ROLLBACK")):
-                self.state = _OUTSIDE
+                self.state = OUTSIDE
         elif self.state != _ONE and (text == b"BEGIN" or text.startswith(b"XA START")):
-            self.state = _MANY
+            self.state = MANY
         else:
-            self.state = _OUTSIDE
-        return self.state == _OUTSIDE
+            self.state = OUTSIDE
+        return self.state == OUTSIDE

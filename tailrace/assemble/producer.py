@@ -63,6 +63,7 @@ def producer(
             server_id=config.server_id,
             start=MirrorStart(gtids, file, config.start, last, tables(info)),
             make_room=purging.purge,
+            compiled=compiled_code,
         )
 
     def publisher(info: UpstreamInfo, tail: RelayTail, stop: threading.Event) -> Publisher:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from producer.decode.compiled.jit import Bytes, Numbers, Words
+import numpy as np
+
+from schemas.compiled.types import Bytes, Numbers, Words
 
 # Fields of a table.
 (COLUMNS_AT, COLUMNS, KEY_AT, KEY_SIZE, CREATE, UPDATE, DELETE, OP_SIZE, NAME_AT, NAME_SIZE, BODY_AT, BODY_SIZE, ROOM,
@@ -49,6 +51,31 @@ DATA_ENDS, EPOCH_IS_FULL, GAP_BEGINS, GAP_ENDS, NO_ROOM = range(5)
 NOT_PLAIN, TOO_LARGE = -1, -2
 #: ids of a group's tables that are remembered; a power of two
 OPEN_TABLES = 64
+
+#: the smallest power of ten in ``POWERS``, whose numbers are ten to these powers as 128 bits, the first of which is set
+LEAST_POWER, _MOST_POWER = -292, 324
+# Fields of an open container of JSON.
+(JSON_KIND, JSON_START, JSON_COUNT, JSON_INDEX, JSON_KEYS, JSON_ENTRIES, JSON_FIELDS) = range(7)
+JSON_DEPTH = 100
+
+
+def _powers() -> Words:
+    made = []
+    for power in range(LEAST_POWER, _MOST_POWER + 1):
+        numerator, denominator = (10**power, 1) if power >= 0 else (1, 10**-power)
+        shift = 128 - (numerator.bit_length() if power >= 0 else 0)
+        if power < 0:
+            # 2^(n - 1) < 10^-power <= 2^n, so that the quotient has 128 bits.
+            shift = 127 + denominator.bit_length()
+        scaled = numerator << shift if shift >= 0 else numerator
+        if shift < 0:
+            denominator <<= -shift
+        quotient = -(-scaled // denominator)
+        made.append((quotient >> 64, quotient & (1 << 64) - 1))
+    return np.array(made, np.uint64)
+
+
+POWERS = _powers()
 
 
 class Tables(NamedTuple):

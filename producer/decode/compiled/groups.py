@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import numpy as np
 
 from producer.decode.compiled import arrays
-from producer.decode.compiled.jit import Bytes
-from producer.decode.compiled.json_text import scratch
-from producer.decode.compiled.tables import arrays_of
-from producer.decode.compiled.walk import walk
-from producer.decode.open_group import NO_FILE, WholeGroup
+from producer.decode.compiled.tables import table_arrays
+from producer.decode.open_group import WholeGroup
 from producer.decode.plain_groups import BlockPart, Decoded, OpenRows, PlainGroups
 from producer.decode.rows_events import DecodedTable, KnownTables
-from producer.epochs.open_epoch import EpochLimits, OpenEpoch
+from producer.epochs.open_epoch import EpochLimits
+from schemas.compiled.types import Argument, Bytes
 from schemas.gtid.sets import Flavor
+
+if TYPE_CHECKING:
+    from schemas.compiled.library import Library
 
 _KEYS, _VALUES, _IMAGES = 8 << 20, 24 << 20, 8 << 20  # bytes; what is not used takes no memory
 _ROWS, _GROUPS, _EVENTS, _MOVES = 100_000, 50_000, 50_000, 10_000
@@ -22,20 +25,14 @@ _ENDLESS = 1 << 62
 
 
 class CompiledGroups(PlainGroups):
-    """Decodes plain groups of one log with compiled code."""
+    """Decodes plain groups of one log with compiled code. Raises LookupError: it is not in the library."""
 
-    def __init__(self, flavor: Flavor) -> None:
+    def __init__(self, flavor: Flavor, library: Library) -> None:
         self._is_mariadb = flavor == "mariadb"
+        self._call, self._fill_index = library.function("walk"), library.function("fill_index")
         self._asked = np.zeros(arrays.ASKED_FIELDS, np.int64)
         self._out = _output()
         self._learn(KnownTables())
-
-    def warm_up(self) -> None:
-        """Compile the code, or read it from where it is kept."""
-        epoch = OpenEpoch(0, 0.0)
-        self.groups(
-            BlockPart(b"\0", 0, 0, 0, NO_FILE, epoch, KnownTables(), b"\0"), EpochLimits(), ends=False
-        )
 
     def groups(self, part: BlockPart, limits: EpochLimits, *, ends: bool) -> Decoded:
         epoch = part.epoch
@@ -80,7 +77,7 @@ class CompiledGroups(PlainGroups):
         block = arrays.Block(
             np.frombuffer(part.data, np.uint8), asked, np.frombuffer(b"".join(varying), np.uint8)
         )
-        walk(block, self._tables, out)
+        self._call(block, self._tables, out)
         end, why, groups, rows, moves, tables = asked[arrays.BEHIND :].tolist()
         order = out.order[:tables].tolist()
         counts = [(known.tables[number][1], out.counts[number, :3].tolist()) for number in order]
@@ -107,7 +104,8 @@ class CompiledGroups(PlainGroups):
 
     def _learn(self, known: KnownTables) -> None:
         self._known, self._count = known, len(known.tables)
-        self._tables = arrays_of(known)
+        self._tables = table_arrays(known)
+        self._fill_index(self._tables)
         widest = max((len(table.decoder.structure.columns) for _, table in known.tables if table), default=0)
         count = max(1, self._count)
         self._out = self._out._replace(
@@ -138,8 +136,14 @@ def _output() -> arrays.Output:
         columns_before=none,
         columns_after=none,
         words=np.empty(_WORDS, np.uint64),
-        stack=scratch(),
+        stack=np.empty((arrays.JSON_DEPTH, arrays.JSON_FIELDS), int64),
     )
+
+
+def examples() -> tuple[Argument, ...]:
+    """Arguments of the walk, as examples of their types."""
+    block = arrays.Block(np.zeros(1, np.uint8), np.zeros(1, np.int64), np.zeros(1, np.uint8))
+    return block, table_arrays(KnownTables()), _output()
 
 
 def _pieces(data: Bytes, ends: list[int]) -> list[bytes]:

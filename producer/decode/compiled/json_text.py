@@ -4,47 +4,31 @@ from __future__ import annotations
 
 import numpy as np
 
-from producer.decode.compiled.arrays import TAG, A, Tables
-from producer.decode.compiled.jit import Bool, Bytes, Int, Numbers, Word, Words, compiled
-from producer.decode.compiled.values import HEX, copied, decimal_number, is_ascii, is_utf8, little, size_of
+from producer.decode.compiled.arrays import (
+    JSON_COUNT,
+    JSON_DEPTH,
+    JSON_ENTRIES,
+    JSON_INDEX,
+    JSON_KEYS,
+    JSON_KIND,
+    JSON_START,
+    LEAST_POWER,
+    TAG,
+    A,
+    Tables,
+)
+from producer.decode.compiled.values import HEX, decimal_number, is_ascii, is_utf8, size_of
+from schemas.compiled.jit import compiled
+from schemas.compiled.memory import copied, little
+from schemas.compiled.types import Bool, Bytes, Int, Numbers, Word, Words
 
 _LARGE_OBJECT, _LARGE_ARRAY = 1, 3
 _LITERAL, _INT16, _UINT16, _INT32, _UINT32, _INT64, _UINT64, _DOUBLE, _STRING = range(4, 13)
-_MOST_DEPTH = 100
 _MAX_READ_SIGNED = (1 << 32) - 1
 _LITERALS = np.frombuffer(b"nulltruefalse", np.uint8)
 _QUOTE, _BACKSLASH, _COMMA, _SPACE, _MINUS, _ZERO, _DOT = 34, 92, 44, 32, 45, 48, 46
 # The limit of MySQL's F format; see schemas.types.json_binary.
 _F_FORMAT_DIGITS = 15
-
-#: the smallest power of ten in ``POWERS``, whose numbers are ten to these powers as 128 bits, the first of which is set
-_LEAST_POWER, _MOST_POWER = -292, 324
-# Fields of an open container.
-_KIND, _START, _COUNT, _INDEX, _KEYS, _ENTRIES, _STACK_FIELDS = range(7)
-
-
-def _powers() -> Words:
-    made = []
-    for power in range(_LEAST_POWER, _MOST_POWER + 1):
-        numerator, denominator = (10**power, 1) if power >= 0 else (1, 10**-power)
-        shift = 128 - (numerator.bit_length() if power >= 0 else 0)
-        if power < 0:
-            # 2^(n - 1) < 10^-power <= 2^n, so that the quotient has 128 bits.
-            shift = 127 + denominator.bit_length()
-        scaled = numerator << shift if shift >= 0 else numerator
-        if shift < 0:
-            denominator <<= -shift
-        quotient = -(-scaled // denominator)
-        made.append((quotient >> 64, quotient & (1 << 64) - 1))
-    return np.array(made, np.uint64)
-
-
-POWERS = _powers()
-
-
-def scratch() -> Numbers:
-    """What ``json_text`` needs as ``stack``."""
-    return np.empty((_MOST_DEPTH, _STACK_FIELDS), np.int64)
 
 
 @compiled
@@ -61,8 +45,8 @@ def _product(a: Word, b: Word) -> tuple[Word, Word]:
 @compiled
 def _scaled(power: Int, factor: Word, powers: Words) -> Word:
     """A power of ten times a factor, without the lower 128 bits; its last bit says whether these were not zero."""
-    high, low = _product(powers[power - _LEAST_POWER, 0], factor)
-    carried, _ = _product(powers[power - _LEAST_POWER, 1], factor)
+    high, low = _product(powers[power - LEAST_POWER, 0], factor)
+    carried, _ = _product(powers[power - LEAST_POWER, 1], factor)
     total = low + carried
     if total < low:
         high += np.uint64(1)
@@ -274,7 +258,7 @@ def _open(kind: Int, b: Bytes, start: Int, end: Int, left: Int, stack: Numbers, 
     """Begin a container; the bytes that are left, -1 if it is damaged."""
     is_large, is_object = kind & 1, kind <= _LARGE_OBJECT
     size = 4 if is_large else 2
-    if start < 0 or start + 2 * size > end or depth >= _MOST_DEPTH:
+    if start < 0 or start + 2 * size > end or depth >= JSON_DEPTH:
         return np.int64(-1)
     count = np.int64(little(b, start, size))
     entries = start + 2 * size + (count * (size + 2) if is_object else 0)
@@ -282,8 +266,8 @@ def _open(kind: Int, b: Bytes, start: Int, end: Int, left: Int, stack: Numbers, 
     if left < 0 or entries + count * (1 + size) > end:
         return np.int64(-1)
     opened = stack[depth]
-    opened[_KIND], opened[_START], opened[_COUNT], opened[_INDEX] = kind, start, count, 0
-    opened[_KEYS], opened[_ENTRIES] = start + 2 * size, entries
+    opened[JSON_KIND], opened[JSON_START], opened[JSON_COUNT], opened[JSON_INDEX] = kind, start, count, 0
+    opened[JSON_KEYS], opened[JSON_ENTRIES] = start + 2 * size, entries
     return left
 
 
@@ -307,21 +291,21 @@ def json_text(b: Bytes, begin: Int, end: Int, out: Bytes, o: Int, stack: Numbers
     o += 1
     while depth:
         opened = stack[depth - 1]
-        kind, start, index = opened[_KIND], opened[_START], opened[_INDEX]
+        kind, start, index = opened[JSON_KIND], opened[JSON_START], opened[JSON_INDEX]
         is_large, is_object = kind & 1, kind <= _LARGE_OBJECT
-        if index == opened[_COUNT]:
+        if index == opened[JSON_COUNT]:
             out[o] = 125 if is_object else 93
             o += 1
             depth -= 1
             continue
-        opened[_INDEX] += 1
+        opened[JSON_INDEX] += 1
         size = 4 if is_large else 2
         if index:
             out[o] = _COMMA
             out[o + 1] = _SPACE
             o += 2
         if is_object:
-            entry = opened[_KEYS] + index * (size + 2)
+            entry = opened[JSON_KEYS] + index * (size + 2)
             at, length = start + np.int64(little(b, entry, size)), np.int64(little(b, entry + size, 2))
             left -= length
             if left < 0 or at + length > end:
@@ -332,7 +316,7 @@ def json_text(b: Bytes, begin: Int, end: Int, out: Bytes, o: Int, stack: Numbers
             out[o] = 58
             out[o + 1] = _SPACE
             o += 2
-        entry = opened[_ENTRIES] + index * (1 + size)
+        entry = opened[JSON_ENTRIES] + index * (1 + size)
         child, at = np.int64(b[entry]), start + np.int64(little(b, entry + 1, size))
         is_inline = child in (_LITERAL, _INT16, _UINT16)
         if is_large and child in (_INT32, _UINT32):

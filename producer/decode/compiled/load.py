@@ -1,4 +1,4 @@
-"""Loads the compiled code, which takes half a second and 100 MB, and is worth it behind a backlog.
+"""Loads the compiled code behind a backlog, which is what it is worth it for.
 
 ``python -m producer.decode.compiled.load FOLDER`` compiles it and keeps it in a folder.
 """
@@ -9,23 +9,25 @@ import hashlib
 import sys
 import threading
 from collections.abc import Callable
+from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import structlog
 
-from schemas.binlog import framing
+from schemas import compiled
+from schemas.binlog import compiled as binlog_compiled
+from schemas.binlog import framing, groups
 from schemas.gtid import base
-from schemas.gtid.sets import Flavor
 from schemas.wire import avro_schema
 
 if TYPE_CHECKING:
-    from producer.decode.plain_groups import PlainGroups
+    from schemas.compiled.library import Library
 
 log = structlog.get_logger()
 
 # Bytes that were read without coming to the tail, behind which there is a backlog.
-_BACKLOG = 8 << 20
+_BACKLOG = 1 << 20
 
 #: the folder with the compiled code, which it may take a while to make; None if it cannot be made
 Folder = Callable[[], Path | None]
@@ -35,52 +37,42 @@ def no_folder() -> None:
     """There is no compiled code."""
 
 
-def load(folder: Path, flavor: Flavor) -> PlainGroups:
-    """Load the code from its folder; what is missing there is compiled.
-
-    Raises:
-        ImportError, OSError: this is no machine for it.
-    """
-    import numba
-
-    numba.config.CACHE_DIR = str(folder)
-    from producer.decode.compiled.groups import CompiledGroups
-
-    groups = CompiledGroups(flavor)
-    groups.warm_up()
-    return groups
-
-
 def state_of_code() -> str:
     """What the compiled code depends on: its source, Numba, and the processor."""
+    import llvmlite
     import llvmlite.binding
-    import numba
 
     folder = Path(__file__).parent
     digest = hashlib.sha256(str(folder).encode())
-    # Numba itself compares times, and only those of the files that it keeps functions of.
-    for source in sorted(folder.glob("*.py")):
-        digest.update(source.read_bytes() + str(source.stat().st_mtime_ns).encode())
+    packages = (Path(str(package.__file__)).parent for package in (binlog_compiled, compiled))
+    for path in (folder, *packages):
+        for source in sorted(path.glob("*.py")):
+            digest.update(source.read_bytes())
     # Constants of these become part of the code.
-    for module in (framing, base, avro_schema):
+    for module in (framing, groups, base, avro_schema):
         digest.update(Path(str(module.__file__)).read_bytes())
     processor = llvmlite.binding.get_host_cpu_name(), llvmlite.binding.get_host_cpu_features().flatten()
-    digest.update(f"{numba.__version__} {sys.version} {processor}".encode())
+    digest.update(f"{version('numba')} {llvmlite.__version__} {sys.version} {processor}".encode())
     return digest.hexdigest()
 
 
-class BacklogWatch:
-    """Loads the code in a thread once there is a backlog.
+class CompiledCode:
+    """The compiled code of one reader of the binlog, which a thread loads once there is a backlog.
 
     Args:
-        use: what the loaded code is given to, by the thread that calls ``read``.
+        reader: its name, for the log.
+        folder: returns where it is; called once, by that thread.
+
+    Attributes:
+        library: the code; None until it is there.
     """
 
-    def __init__(self, folder: Folder, flavor: Flavor, use: Callable[[PlainGroups], None]) -> None:
-        self._folder, self._flavor, self._use = folder, flavor, use
+    def __init__(self, reader: str, folder: Folder) -> None:
+        self._reader = reader
+        self.library: Library | None = None
+        self._folder = folder
         self._without_pause = 0
         self._thread: threading.Thread | None = None
-        self._loaded: PlainGroups | None = None
 
     def read(self, size: int) -> None:
         """So many bytes were read; 0 at the tail."""
@@ -88,9 +80,6 @@ class BacklogWatch:
         if self._thread is None and self._without_pause > _BACKLOG:
             self._thread = threading.Thread(target=self._load, name="load", daemon=True)
             self._thread.start()
-        if self._loaded is not None:
-            self._use(self._loaded)
-            self._loaded = None
 
     def wait(self) -> None:
         """Wait for the code, if it is being loaded."""
@@ -101,12 +90,32 @@ class BacklogWatch:
         try:
             folder = self._folder()
             if folder is not None:
-                self._loaded = load(folder, self._flavor)
-                log.info("compiled_code_loaded")
+                from schemas.compiled.library import Library
+
+                self.library = Library.load(folder)
+                log.info("compiled_code_loaded", reader=self._reader)
         except Exception as error:
             # All of it can be decoded without.
             log.warning("compiled_code_left_out", reason=f"{type(error).__name__}: {str(error)[:500]}")
 
 
+def _build(folder: Path) -> None:
+    from producer.decode.compiled.groups import examples
+    from producer.decode.compiled.walk import fill_index, walk
+    from schemas.binlog.compiled import calls, events
+    from schemas.compiled.build import build
+
+    walked, about_events = examples(), calls.examples()
+    build(
+        folder,
+        {
+            "walk": (walk, walked),
+            "fill_index": (fill_index, walked[1:2]),
+            "whole_events": (events.whole_events, about_events["whole_events"]),
+            "packets": (events.packets, about_events["packets"]),
+        },
+    )
+
+
 if __name__ == "__main__":
-    load(Path(sys.argv[1]), "mysql")
+    _build(Path(sys.argv[1]))

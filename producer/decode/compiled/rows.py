@@ -33,10 +33,12 @@ from producer.decode.compiled.arrays import (
     Output,
     Tables,
 )
-from producer.decode.compiled.jit import Bool, Bytes, Int, Numbers, compiled
 from producer.decode.compiled.json_text import json_value
-from producer.decode.compiled.values import copied, equal, value, varint
+from producer.decode.compiled.values import value, varint
 from schemas.binlog import framing
+from schemas.compiled.jit import compiled
+from schemas.compiled.memory import copied, equal
+from schemas.compiled.types import Bool, Bytes, Int, Numbers
 from schemas.wire.avro_schema import KEY_CHANGE
 
 _FLAGS = framing.HEADER_SIZE + 6

@@ -13,14 +13,13 @@ from producer.decode.compiled.arrays import (
     COLUMNS,
     LEFT_OUT,
     NOT_HERE,
+    POWERS,
     TABLE_FIELDS,
     Tables,
 )
-from producer.decode.compiled.jit import Bytes
-from producer.decode.compiled.json_text import POWERS
-from producer.decode.compiled.walk import fill_index
 from producer.decode.rows_events import DecodedTable, KnownTables
 from schemas.charsets.text import text_of
+from schemas.compiled.types import Bytes
 from schemas.structure import Column
 from schemas.types import codec_of, union_tags
 from schemas.types.binary import BIT, COMPRESSED, STRING, Binary, length_bytes
@@ -164,8 +163,8 @@ def _latin1() -> Bytes:
 _LATIN1 = _latin1()
 
 
-def arrays_of(known: KnownTables) -> Tables:
-    """The tables that are known now."""
+def table_arrays(known: KnownTables) -> Tables:
+    """The tables that are known now, without their index."""
     made = _Arrays()
     for body, table in known.tables:
         made.add(body, table)
@@ -173,7 +172,7 @@ def arrays_of(known: KnownTables) -> Tables:
     size = 16
     while size < 2 * count:
         size *= 2
-    tables = Tables(
+    return Tables(
         np.array(made.tables, np.int64).reshape(count, TABLE_FIELDS),
         np.array(made.columns, np.int64).reshape(len(made.columns), arrays.FIELDS),
         np.array(made.keys, np.int64),
@@ -183,5 +182,3 @@ def arrays_of(known: KnownTables) -> Tables:
         POWERS,
         np.full(size, -1, np.int64),
     )
-    fill_index(tables)
-    return tables

@@ -34,7 +34,9 @@ from producer.decode.compiled.arrays import (
     C,
     Tables,
 )
-from producer.decode.compiled.jit import Bool, Bytes, Int, Numbers, Word, Words, compiled
+from schemas.compiled.jit import compiled
+from schemas.compiled.memory import copied, little
+from schemas.compiled.types import Bool, Bytes, Int, Numbers, Word, Words
 
 HEX = np.frombuffer(b"0123456789abcdef", np.uint8)
 _SEVEN, _MORE = np.uint64(7), np.uint64(128)
@@ -63,40 +65,12 @@ def size_of(out: Bytes, o: Int, size: Int) -> Int:
 
 
 @compiled
-def little(b: Bytes, p: Int, size: Int) -> Word:
-    """The unsigned number of so many bytes, the lowest first."""
-    number = np.uint64(0)
-    for k in range(size):
-        number |= np.uint64(b[p + k]) << np.uint64(8 * k)
-    return number
-
-
-@compiled
 def big(b: Bytes, p: Int, size: Int) -> Int:
     """The number of at most seven bytes, the highest first, as an int64."""
     number = np.int64(0)
     for k in range(size):
         number = number << 8 | np.int64(b[p + k])
     return number
-
-
-@compiled
-def copied(b: Bytes, p: Int, size: Int, out: Bytes, o: Int) -> Int:
-    """Copy bytes; returns where the next byte goes."""
-    # Unsigned offsets cannot count from an array's end, so this is copied by many bytes at a time.
-    begin, to = np.uint64(p), np.uint64(o)
-    for k in range(np.uint64(size)):
-        out[to + k] = b[begin + k]
-    return o + size
-
-
-@compiled
-def equal(a: Bytes, i: Int, b: Bytes, j: Int, size: Int) -> Bool:
-    """Whether so many bytes are the same in both."""
-    differs, at, there = np.uint8(0), np.uint64(i), np.uint64(j)
-    for k in range(np.uint64(size)):
-        differs |= a[at + k] ^ b[there + k]
-    return differs == 0
 
 
 @compiled

@@ -49,10 +49,13 @@ from producer.decode.compiled.arrays import (
     Output,
     Tables,
 )
-from producer.decode.compiled.jit import Bool, Bytes, Int, Numbers, Word, compiled, compiled_once
 from producer.decode.compiled.rows import column_of_counts, rows_event
-from producer.decode.compiled.values import HEX, decimal_number, equal, little, varint
+from producer.decode.compiled.values import HEX, decimal_number, varint
 from schemas.binlog import framing
+from schemas.binlog.compiled.events import event_size, is_begin
+from schemas.compiled.jit import compiled
+from schemas.compiled.memory import equal, little
+from schemas.compiled.types import Bool, Bytes, Int, Numbers, Word
 from schemas.gtid.base import GNO_END
 
 _HEADER = framing.HEADER_SIZE
@@ -64,7 +67,6 @@ _OF_ANOTHER_KIND = 0x01 | 0x20 | 0x40 | 0x80
 _USUAL_GTID_SIZE = 70
 _MET = 3  # of ``counts``: whether the table is in ``order``
 _FNV, _FNV_PRIME = np.uint64(0xCBF29CE484222325), np.uint64(0x100000001B3)
-_BEGIN = np.frombuffer(b"BEGIN", np.uint8)
 _DASH, _COLON = 45, 58
 _GTID, _MARIADB_GTID, _QUERY, _XID = framing.GTID, framing.MARIADB_GTID, framing.QUERY, framing.XID
 _TABLE_MAP, _ROWS_QUERY, _ANNOTATE = framing.TABLE_MAP, framing.ROWS_QUERY, framing.MARIADB_ANNOTATE_ROWS
@@ -88,7 +90,7 @@ def _hash(b: Bytes, begin: Int, size: Int) -> Word:
     return found
 
 
-@compiled_once
+@compiled
 def fill_index(tables: Tables) -> None:
     """Enter all tables into ``tables.slots``, which is empty; of equal ones the last."""
     mask = np.uint64(len(tables.slots) - 1)
@@ -186,25 +188,6 @@ def _gtid(block: Block, i: Int, stop: Int, group: Numbers, out: Output) -> Int:
 
 
 @compiled
-def _is_begin(b: Bytes, i: Int, stop: Int) -> Bool:
-    """Whether a QUERY event is a BEGIN."""
-    at = i + _HEADER
-    if at + 13 > stop:
-        return False
-    text = at + 14 + np.int64(b[at + 8]) + (np.int64(b[at + 11]) | np.int64(b[at + 12]) << 8)
-    return text == stop - 5 and equal(b, text, _BEGIN, 0, 5)
-
-
-@compiled
-def _size(b: Bytes, i: Int, end: Int) -> Int:
-    """The size of the event at ``b[i]``; -1 if it is not whole."""
-    if i + _HEADER > end:
-        return np.int64(-1)
-    size = np.int64(little(b, i + 9, 4))
-    return size if _HEADER <= size <= end - i else np.int64(-1)
-
-
-@compiled
 def _rows_of_group(
     block: Block, i: Int, end: Int, tables: Tables, out: Output, rows: Int, moves: Int, is_whole: Bool
 ) -> tuple[Int, Int, Int, Int, Int]:
@@ -219,7 +202,7 @@ def _rows_of_group(
     b, checksum, is_mariadb = block.b, block.asked[CHECKSUM], block.asked[IS_MARIADB]
     why, events = np.int64(0), np.int64(0)
     while True:
-        size = _size(b, i, end)
+        size = event_size(b, i, end)
         if size < 0:
             break
         kind, stop = b[i + 4], i + size - checksum
@@ -290,7 +273,7 @@ def _group(
     b, asked, group = block.b, block.asked, out.groups[number]
     checksum, is_mariadb = asked[CHECKSUM], asked[IS_MARIADB]
     fault = np.int64(NOT_PLAIN), rows, moves
-    size = _size(b, i, end)
+    size = event_size(b, i, end)
     if size < 0 or b[i + 4] != (_MARIADB_GTID if is_mariadb else _GTID):
         return fault
     asked[GTID_SIZE] = _gtid(block, i, i + size - checksum, group, out)
@@ -299,15 +282,15 @@ def _group(
     group[BEGIN], asked[COMMITTED] = i, group[COMMIT_MS]
     i += size
     if not is_mariadb:
-        size = _size(b, i, end)
-        if size < 0 or b[i + 4] != _QUERY or not _is_begin(b, i, i + size - checksum):
+        size = event_size(b, i, end)
+        if size < 0 or b[i + 4] != _QUERY or not is_begin(b, i, i + size - checksum):
             return fault
         i += size
     out.open_tables[:, 0] = -1
     i, why, rows_behind, moves_behind, events = _rows_of_group(block, i, end, tables, out, rows, moves, True)
     if why < 0:
         return why, rows, moves
-    size = _size(b, i, end)
+    size = event_size(b, i, end)
     if size < 0 or b[i + 4] != _XID:
         return fault
     group[END] = i + size
@@ -319,7 +302,7 @@ def _group(
 def _next_group(b: Bytes, i: Int, end: Int) -> Int:
     """Where the first GTID event behind the event at ``b[i]`` begins; ``end`` if there is none."""
     while True:
-        size = _size(b, i, end)
+        size = event_size(b, i, end)
         if size < 0:
             return end
         i += size
@@ -329,7 +312,7 @@ def _next_group(b: Bytes, i: Int, end: Int) -> Int:
             return i
 
 
-@compiled_once
+@compiled
 def walk(block: Block, tables: Tables, out: Output) -> None:
     """Decode the plain groups at ``b[asked[AT]]``, or find the gap's end if it is one.
 

@@ -236,7 +236,8 @@ def test_values_of_each_column(column: int) -> None:
 
 def test_texts_of_doubles() -> None:
     """Python's ``repr`` finds the shortest decimal number too."""
-    from producer.decode.compiled.json_text import POWERS, double
+    from producer.decode.compiled.arrays import POWERS
+    from producer.decode.compiled.json_text import double
 
     rng, out = random.Random(1), np.empty(64, np.uint8)
     numbers = [

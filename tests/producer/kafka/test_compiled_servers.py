@@ -9,8 +9,7 @@ from typing import Any
 
 import pytest
 
-from producer.decode.compiled.load import BacklogWatch
-from producer.decode.plain_groups import PlainGroups
+from producer.decode.compiled.load import CompiledCode
 from tests.support.epochs.producer_case import Case
 from tests.support.paths import PROGRAMS
 from tests.support.waiting import wait_until
@@ -92,11 +91,10 @@ def test_without_a_folder_all_is_decoded_as_before(capfd: pytest.CaptureFixture[
     def nowhere() -> None:
         raise OSError("no space is left")
 
-    used: list[PlainGroups] = []
     for folder in (nowhere, lambda: None):
-        watch = BacklogWatch(folder, "mysql", used.append)
+        code = CompiledCode("publisher", folder)
         for _ in range(6):
-            watch.read(2 << 20)
-            watch.wait()
-    assert not used
+            code.read(2 << 20)
+            code.wait()
+        assert code.library is None
     assert "no space is left" in capfd.readouterr().out

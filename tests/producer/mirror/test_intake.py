@@ -1,4 +1,4 @@
-"""The mirror's inner loop without a socket: framing, checks, made-up events, rotation."""
+"""The mirror's inner loop without a socket: framing, checks, made-up events, rotation; plain and compiled."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from producer.decode.compiled.load import CompiledCode, no_folder
 from producer.mirror.intake import Intake
 from producer.settings import RelaySettings
 from producer.upstream import packets
@@ -17,6 +18,7 @@ from relay_store.write.writer import RelayWriter
 from schemas.binlog import framing
 from schemas.errors import RelayError, UpstreamError
 from schemas.gtid.sets import MysqlGtidSet, MysqlGtidTracker
+from tests.support.binlogs.compiled import compiled_library
 from tests.support.binlogs.relay_events import event, format_description, group, gtid, query, rows, xid
 
 UUID = "00010203-0405-0607-0809-0a0b0c0d0e0f"
@@ -27,7 +29,10 @@ SECOND = "mysql-bin.000002"
 class Bench:
     """A relay log with an intake, fed with a server's packets."""
 
-    def __init__(self, root) -> None:
+    def __init__(self, root, with_compiled: bool) -> None:
+        self.code = CompiledCode("mirror", no_folder)
+        if with_compiled:
+            self.code.library = compiled_library()
         self.relay = RelayWriter.open(root)
         self.relay.open_subdir(UUID)
         self.relay.rotate(FIRST)
@@ -37,7 +42,7 @@ class Bench:
     def connect(self, begin: int | None = None) -> None:
         self.rest, self.need = b"", 0
         begin = self.relay.position.pos if begin is None else begin
-        self.intake = Intake(self.relay, self.gtids, begin, RelaySettings())
+        self.intake = Intake(self.relay, self.gtids, begin, RelaySettings(), code=self.code)
         self.intake.begin()
 
     def send(self, *events: bytes) -> None:
@@ -54,9 +59,9 @@ class Bench:
         return (self.relay.root / self.relay.subdir / file).read_bytes()[4:]
 
 
-@pytest.fixture
-def bench(tmp_path):
-    bench = Bench(tmp_path)
+@pytest.fixture(params=[False, True], ids=["plain", "compiled"])
+def bench(tmp_path, request):
+    bench = Bench(tmp_path, request.param)
     yield bench
     bench.relay.close()
 
@@ -77,9 +82,11 @@ def rotate(name: str, *, timestamp: int = 0, flags: int = framing.FLAG_ARTIFICIA
 
 
 @settings(deadline=None)  # it writes files
-@given(data=st.data(), cuts=st.lists(st.integers(1, 200), min_size=1, max_size=20))
-def test_events_come_out_whole_however_they_arrive(tmp_path_factory, data, cuts):
-    bench = Bench(tmp_path_factory.mktemp("relay"))
+@given(
+    data=st.data(), cuts=st.lists(st.integers(1, 200), min_size=1, max_size=20), with_compiled=st.booleans()
+)
+def test_events_come_out_whole_however_they_arrive(tmp_path_factory, data, cuts, with_compiled):
+    bench = Bench(tmp_path_factory.mktemp("relay"), with_compiled)
     sizes = data.draw(st.lists(st.integers(0, 3), max_size=6))
     events = [format_description(), *[one for n, size in enumerate(sizes, 1) for one in group(n, size)]]
     wire, turn = framed([rotate(FIRST), *events]), 0

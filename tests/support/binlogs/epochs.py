@@ -10,7 +10,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from producer.decode.compiled.load import load
+from producer.decode.compiled.groups import CompiledGroups
 from producer.decode.decode_rules import DecodeRules
 from producer.decode.duplicate_filter import duplicate_filter
 from producer.decode.epoch_stream import EpochStream
@@ -25,7 +25,7 @@ from relay_store.read.reader import RelayBlock
 from schemas.binlog import framing
 from schemas.gtid.sets import Flavor, empty_gtid_set
 from schemas.tables import TableFilter
-from tailrace.artifacts.compiled import compiled_code
+from tests.support.binlogs.compiled import compiled_library
 from tests.support.binlogs.decoder import NOW
 
 _GTID_NUMBER = {framing.GTID: framing.HEADER_SIZE + 17, framing.MARIADB_GTID: framing.HEADER_SIZE}
@@ -66,10 +66,8 @@ class _Counted:
 
 @cache
 def compiled_groups(flavor: Flavor) -> PlainGroups:
-    """Compiled code, loaded once."""
-    folder = compiled_code()
-    assert folder is not None
-    return load(folder, flavor)
+    """What decodes plain groups, made once."""
+    return CompiledGroups(flavor, compiled_library())
 
 
 def epochs(

@@ -7,15 +7,15 @@ import sys
 from producer.decode.compiled import load
 from tests.support.programs.producer_process import main
 
-_read = load.BacklogWatch.read
+_read = load.CompiledCode.read
 
 
-def _read_behind_a_backlog(watch: load.BacklogWatch, size: int) -> None:
-    _read(watch, load._BACKLOG + 1)
-    watch.wait()
-    _read(watch, size)
+def _read_behind_a_backlog(code: load.CompiledCode, size: int) -> None:
+    _read(code, load._BACKLOG + 1)
+    code.wait()
+    _read(code, size)
 
 
 if __name__ == "__main__":
-    load.BacklogWatch.read = _read_behind_a_backlog  # type: ignore[method-assign,assignment]
+    load.CompiledCode.read = _read_behind_a_backlog  # type: ignore[method-assign,assignment]
     sys.exit(main())

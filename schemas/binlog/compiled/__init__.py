@@ -1,0 +1,1 @@
+"""Looks at many events at once: compiled."""
