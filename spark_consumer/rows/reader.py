@@ -78,14 +78,22 @@ class Executors:
     """Runs tasks on Spark's executors; in this process, as long as there are none."""
 
     def __init__(self) -> None:
-        self._run: RunTasks = in_this_process
+        self._run: RunTasks | None = None
 
     def use(self, run: RunTasks) -> None:
         """From now on run tasks with ``spark_consumer.rows.executors.on_executors``."""
         self._run = run
 
-    def __call__(self, numbers: int, most: int, process: Process) -> list[Result]:
-        return self._run(numbers, most, process)
+    def __call__(self, numbers: int, most: int, process: Process, *, waits: bool) -> list[Result]:
+        """Run tasks, as ``RunTasks``.
+
+        Args:
+            waits: whether a task waits for servers most of the time.
+        """
+        if self._run is not None:
+            return self._run(numbers, most, process)
+        # Rows are the interpreter's work: four threads needed a fifth more of it for them, and twice the memory.
+        return in_this_process(numbers, most if waits else 1, process)
 
 
 def read_range(source: TopicReader, part: OffsetRange, share: KeySubset, *, with_offsets: bool) -> RangeRows:
@@ -101,12 +109,11 @@ class SliceReader(SliceRows):
     A slice of few rows is read in this process: executors would only add what a Spark job costs.
 
     Args:
-        run_tasks: see ``Executors``.
         log: finds out whether rows that cannot be read were deleted.
     """
 
-    def __init__(self, run_tasks: RunTasks, source: TopicReader, log: LogReader) -> None:
-        self._run_tasks, self._source, self._log = run_tasks, source, log
+    def __init__(self, executors: Executors, source: TopicReader, log: LogReader) -> None:
+        self._executors, self._source, self._log = executors, source, log
 
     def results(self, slice_: Slice, work: Work, *, with_offsets: bool = False) -> list[Result]:
         """Return the results of ``work`` for all rows of a slice.
@@ -132,7 +139,7 @@ class SliceReader(SliceRows):
             if count > _MANY_TASKS:
                 for part in slice_.ranges:
                     source.check_end(part)
-            found = self._run(slice_, len(parts), len(parts), process)
+            found = self._run(slice_, len(parts), len(parts), process, waits=False)
             if isinstance(found, TaskFailure):
                 raise self._meant(found.error, slice_, parts[found.task][:1], work)
             return found
@@ -149,7 +156,7 @@ class SliceReader(SliceRows):
             return then(run, results)
 
         with self._explained(slice_):
-            found = self._run(slice_, len(runs), most, process)
+            found = self._run(slice_, len(runs), most, process, waits=True)
             if isinstance(found, TaskFailure):
                 raise self._meant(found.error, slice_, runs[found.task].ranges, work)
             return found
@@ -163,12 +170,16 @@ class SliceReader(SliceRows):
         except Exception as error:
             raise explain(error, slice_, self._log) from error
 
-    def _run(self, slice_: Slice, numbers: int, most: int, process: Process) -> list[Result] | TaskFailure:
+    def _run(
+        self, slice_: Slice, numbers: int, most: int, process: Process, *, waits: bool
+    ) -> list[Result] | TaskFailure:
         """Run tasks that read rows of the slice; return their results, or the first failure."""
         for logged in slice_.epochs:
             check_rows(logged.record, logged.offset)
-        run = in_this_process if slice_.rows <= _FEW_ROWS else self._run_tasks
-        found = run(numbers, most, process)
+        if slice_.rows <= _FEW_ROWS:
+            found = in_this_process(numbers, most, process)
+        else:
+            found = self._executors(numbers, most, process, waits=waits)
         return next((one for one in found if isinstance(one, TaskFailure)), found)
 
     def _meant(self, error: Exception, slice_: Slice, parts: Sequence[OffsetRange], work: Work) -> Exception:

@@ -23,7 +23,7 @@ from spark_consumer.epochs.stop_condition import stop_condition_of
 from spark_consumer.epochs.tracker import EPOCH, STRUCTURE
 from spark_consumer.job.batches import BatchRunner, StopQuery
 from spark_consumer.job.progress import Counters
-from spark_consumer.rows.reader import SliceReader, in_this_process
+from spark_consumer.rows.reader import Executors, SliceReader
 from spark_consumer.rules.config import ConsumerConfig
 from spark_consumer.sinks.sink import Sink
 from tailrace.assemble.sink import open_sink
@@ -58,7 +58,7 @@ def consume(config: ConsumerConfig, epochs: int | None = None) -> None:
 def _apply(config: ConsumerConfig, sink: Sink[Any], log: LogReader, epochs: int | None) -> None:
     group = f"test-{config.prefix}-{sink.position.fencing_token}"
     source = TopicReader(config.bootstrap_servers, config.rows_topic, group)
-    sink.resume(SliceReader(in_this_process, source, log))
+    sink.resume(SliceReader(Executors(), source, log))
     found = list(log.epochs(resume_offset(sink.position, log)))[:epochs]
     known = log.structures(found[-1].record.epoch) if found else []
     structures = [SimpleNamespace(kind=STRUCTURE, fingerprint=v.fingerprint, text=v.structure) for v in known]
