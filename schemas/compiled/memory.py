@@ -11,16 +11,16 @@ from schemas.compiled.types import Bool, Bytes, Int, Word
 @compiled
 def little(b: Bytes, p: Int, size: Int) -> Word:
     """The unsigned number of so many bytes, the lowest first."""
-    number = np.uint64(0)
-    for k in range(size):
-        number |= np.uint64(b[p + k]) << np.uint64(8 * k)
+    # Unsigned offsets cannot count from an array's end, so the bytes are read and copied together.
+    number, begin = np.uint64(0), np.uint64(p)
+    for k in range(np.uint64(size)):
+        number |= np.uint64(b[begin + k]) << np.uint64(8) * k
     return number
 
 
 @compiled
 def copied(b: Bytes, p: Int, size: Int, out: Bytes, o: Int) -> Int:
     """Copy bytes; returns where the next byte goes."""
-    # Unsigned offsets cannot count from an array's end, so this is copied by many bytes at a time.
     begin, to = np.uint64(p), np.uint64(o)
     for k in range(np.uint64(size)):
         out[to + k] = b[begin + k]
