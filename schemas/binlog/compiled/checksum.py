@@ -58,8 +58,7 @@ def _has_carryless_products() -> bool:
     return bool(llvm.get_host_cpu_features().get("pclmul"))
 
 
-@intrinsic
-def _times(context: Any, a: Any, b: Any) -> Any:
+def _product(context: Any, a: Any, b: Any) -> Any:
     """The product of two uint64 without carries, as its lower and its upper half."""
 
     def generate(context: Any, builder: Any, signature: Any, values: Any) -> Any:
@@ -72,6 +71,9 @@ def _times(context: Any, a: Any, b: Any) -> Any:
         return context.make_tuple(builder, signature.return_type, halves)
 
     return types.UniTuple(types.uint64, 2)(types.uint64, types.uint64), generate
+
+
+_times = intrinsic(_product)
 
 
 @compiled
