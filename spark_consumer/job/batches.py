@@ -121,15 +121,15 @@ class BatchRunner:
                         raise StopQuery
                     with self._reading():
                         output.refuse_unknown(self._sink.position.epoch)
-                    self._run(output, self._config.max_batch_rows)
+                    self._run(output)
             reached("batch.before_return")
             self.finished = batch_id
 
-    def apply(self, output: TrackerOutput, max_rows: int) -> None:
-        """Apply epochs without Spark, in slices of at most ``max_rows`` rows. Raises as a micro-batch does."""
+    def apply(self, output: TrackerOutput) -> None:
+        """Apply epochs without Spark. Raises as a micro-batch does."""
         with self._noting_failure(), self._turn:
             output.refuse_unknown(self._sink.position.epoch)
-            self._run(output, max_rows)
+            self._run(output)
 
     @contextmanager
     def _reading(self) -> Iterator[None]:
@@ -153,7 +153,7 @@ class BatchRunner:
         finally:
             self._inside.discard(threading.get_ident())
 
-    def _run(self, output: TrackerOutput, max_rows: int) -> None:
+    def _run(self, output: TrackerOutput) -> None:
         output.refuse_broken(self._sink.position.epochs_offset)
         position, found = self._sink.position, output.epochs
         others = [one.record.log_id for one in found if position.log_id not in (None, one.record.log_id)]
@@ -169,7 +169,7 @@ class BatchRunner:
         self._check_names(fresh)
         fresh = as_channel_sees(fresh, is_new=position.is_new)
         self._stop_condition = self._stop_condition.found(position, fresh, self._transactions_of)
-        limits = max_rows, self._config.max_batch_bytes
+        limits = self._config.max_batch_rows, self._config.max_batch_bytes
         copied = 1 if self._config.files is not None else COPIED_TIMES
         slices = slice_epochs(
             position, fresh, self._stop_condition.end, self._transactions_of, *limits, copied=copied

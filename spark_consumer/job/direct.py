@@ -14,8 +14,6 @@ from spark_consumer.epochs.tracker import MemoryVersions, TrackerOutput, learn, 
 from spark_consumer.job.batches import BatchRunner, StopQuery
 from spark_consumer.rules.config import ConsumerConfig
 
-# A slice is to take seconds at most, because Spark waits for its end.
-_SLICE_ROWS = 100_000
 _MAX_EPOCHS = 100
 # The executors share a larger transaction that is not applied in runs, also if they are not there yet.
 _LARGE_EPOCH_ROWS = 200_000
@@ -95,7 +93,7 @@ class DirectBatches:
             self._over.wait(_POLL)
         while not self._ended:
             try:
-                self._runner.apply(output, min(_SLICE_ROWS, self._config.max_batch_rows))
+                self._runner.apply(output)
                 return
             except StopQuery:
                 # Spark's batch comes between two slices, or the run ends.
