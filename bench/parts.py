@@ -28,7 +28,7 @@ _STAGES: tuple[tuple[str, str | None, str], ...] = (
     ("producer/kafka/partitioner.py", None, "partitions of keys"),
     ("producer/kafka/epoch_log.py", "_call", "waiting for Kafka"),
     ("producer/kafka/epoch_log.py", None, "digest, and rows handed to librdkafka"),
-    ("producer/publish.py", "_finish", "waiting for Kafka"),
+    ("producer/commit.py", "finish", "waiting for Kafka"),
     ("producer/decode/compiled/groups.py", "_pieces", "keys and values cut out"),
     ("producer/decode/compiled/groups.py", None, "compiled code"),
     ("producer/decode/", None, "decoded without it, and transactions added"),

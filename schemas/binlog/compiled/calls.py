@@ -14,7 +14,8 @@ from schemas.gtid.sets import Flavor
 if TYPE_CHECKING:
     from schemas.compiled.library import Library
 
-_MOST_GROUPS = 50_000
+# At a time. What has no room is left to the caller, as all that is not usual.
+_MOST_GROUPS, _MOST_BYTES = 50_000, 4 << 20
 _ENDLESS = 1 << 62
 
 
@@ -61,7 +62,7 @@ class Packets:
     def __init__(self, library: Library, flavor: Flavor) -> None:
         self._call, self._is_mariadb = library.function("packets"), flavor == "mariadb"
         self._asked = np.zeros(arrays.FIELDS, np.int64)
-        self._out = np.empty(0, np.uint8)
+        self._out = np.empty(_MOST_BYTES, np.uint8)
         self._groups = np.empty((_MOST_GROUPS, arrays.GROUP_FIELDS), np.int64)
 
     def __call__(
@@ -80,8 +81,6 @@ class Packets:
             scanner: knows the open group, and will know the one that is open behind them.
             most: the number of groups and the position at which to stop at the end of a group.
         """
-        if len(self._out) < len(data):
-            self._out = np.empty(len(data), np.uint8)
         asked = self._asked
         asked[: arrays.BEHIND] = (
             at, has_checksum, self._is_mariadb, position, scanner.state,

@@ -124,6 +124,8 @@ def packets(b: Bytes, asked: Numbers, out: Bytes, groups: Numbers) -> None:
         size = event_size(b, at, end)
         if size < 0 or np.int64(little(b, i, 3)) != size + 1 or size + 1 == _MAX_PACKET:
             break
+        if o + size > len(out):
+            break
         behind = position + size
         told = np.int64(little(b, at + 13, 4))
         if told and told != behind & _LOW:
@@ -141,6 +143,6 @@ def packets(b: Bytes, asked: Numbers, out: Bytes, groups: Numbers) -> None:
             ended[3] = asked[GTIDS]
             asked[GROUPS] += 1
             asked[BOUNDARY] = position
-            if asked[GROUPS] == asked[MOST_GROUPS] or position >= asked[MOST_POSITION]:
+            if asked[GROUPS] >= asked[MOST_GROUPS] or position >= asked[MOST_POSITION]:
                 break
     asked[BEHIND], asked[SIZE], asked[POSITION] = i, o, position
