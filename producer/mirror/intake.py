@@ -6,7 +6,6 @@ import struct
 import sys
 import time
 from collections.abc import Callable
-from typing import cast
 
 import structlog
 from zlib_ng.zlib_ng import crc32
@@ -55,7 +54,8 @@ class Intake:
     ) -> None:
         position = relay.position
         assert position is not None
-        self._code, self._packets = code, cast("Packets | None", None)
+        self._code = code
+        self._packets: Packets | None = None
         self._relay = relay
         self._gtids = gtids
         self._clock = clock

@@ -1,4 +1,4 @@
-"""Loads the compiled code behind a backlog, which is what it is worth it for.
+"""Loads the compiled code once there is a backlog: without one it is not worth its memory.
 
 ``python -m producer.decode.compiled.load FOLDER`` compiles it and keeps it in a folder.
 """
@@ -42,15 +42,13 @@ def state_of_code() -> str:
     import llvmlite
     import llvmlite.binding
 
-    folder = Path(__file__).parent
-    digest = hashlib.sha256(str(folder).encode())
-    packages = (Path(str(package.__file__)).parent for package in (binlog_compiled, compiled))
-    for path in (folder, *packages):
-        for source in sorted(path.glob("*.py")):
+    digest = hashlib.sha256()
+    for module in (__file__, binlog_compiled.__file__, compiled.__file__):
+        for source in sorted(Path(str(module)).parent.glob("*.py")):
             digest.update(source.read_bytes())
     # Constants of these become part of the code.
-    for module in (framing, groups, base, avro_schema):
-        digest.update(Path(str(module.__file__)).read_bytes())
+    for other in (framing, groups, base, avro_schema):
+        digest.update(Path(str(other.__file__)).read_bytes())
     processor = llvmlite.binding.get_host_cpu_name(), llvmlite.binding.get_host_cpu_features().flatten()
     digest.update(f"{version('numba')} {llvmlite.__version__} {sys.version} {processor}".encode())
     return digest.hexdigest()
