@@ -13,12 +13,18 @@ from zlib_ng.zlib_ng import crc32
 from producer.decode.compiled.load import CompiledCode
 from producer.settings import RelaySettings
 from producer.upstream import packets
-from producer.upstream.packets import MAX_PACKET
 from relay_store.layout.directory import file_number
 from relay_store.write.writer import RelayWriter
 from schemas.binlog import framing
 from schemas.binlog.compiled.calls import Packets
-from schemas.binlog.framing import CRC32_RESIDUE, FIRST_POSITION, HEADER_SIZE, HEARTBEATS, INSIDE_GROUP
+from schemas.binlog.framing import (
+    CRC32_RESIDUE,
+    FIRST_POSITION,
+    HEADER_SIZE,
+    HEARTBEATS,
+    INSIDE_GROUP,
+    MAX_PACKET,
+)
 from schemas.binlog.groups import GroupScanner
 from schemas.errors import RelayError, UpstreamError, Where
 from schemas.gtid.sets import Flavor, GtidTracker, MariadbGtidTracker

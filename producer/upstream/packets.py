@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import struct
 
-from schemas.binlog.framing import EVENT_SIZE, HEADER_SIZE, MAX_EVENT, SIZE_OFFSET
+from schemas.binlog.framing import EVENT_SIZE, HEADER_SIZE, MAX_EVENT, MAX_PACKET, SIZE_OFFSET
 from schemas.errors import UpstreamError
 
-MAX_PACKET = 0xFFFFFF  # a packet of this size goes on in the next one
 _OK = 0
 _MAX_WORDS = 64 << 10  # bytes of an error packet; servers cut their messages at 512
 _MAX_TEXT = 1024

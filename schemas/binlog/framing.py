@@ -30,6 +30,9 @@ SIZE_OFFSET = 9  # of the event size within the header
 FLAGS_OFFSET = 17
 EVENT_SIZE = struct.Struct("<I")
 
+#: bytes: a packet of the servers' protocol of this size goes on in the next one, be it empty
+MAX_PACKET = 0xFFFFFF
+
 FLAG_IN_USE = 0x01  # in the FORMAT_DESCRIPTION event of a file that is open upstream
 FLAG_IGNORABLE = 0x80  # a reader that does not know the event may skip it
 FLAG_ARTIFICIAL = 0x20  # created by the dump thread; not in any file

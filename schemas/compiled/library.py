@@ -64,7 +64,7 @@ class Function:
 
     def __init__(self, address: int, library: Library) -> None:
         self._call, self._library = _PROTOTYPE(address), library
-        self._arrays: list[NDArray[Any]] = []
+        self._arrays: list[NDArray[Any] | None] = []
         self._places = np.empty((0, PLACE_FIELDS), np.int64)
         self._places_at = 0
         # Numba's functions write that there is no result.
@@ -74,15 +74,12 @@ class Function:
     def __call__(self, *arguments: Argument) -> None:
         """Call it with contiguous arrays, whose types and dimensions are those that it was compiled for."""
         arrays = arrays_of(arguments)
-        if len(arrays) != len(self._arrays):
-            self._places = np.empty((len(arrays), PLACE_FIELDS), np.int64)
-            self._places_at, self._arrays = self._places.ctypes.data, []
-        if self._arrays:
-            changed = [n for n, array in enumerate(arrays) if array is not self._arrays[n]]
-        else:
-            changed = [*range(len(arrays))]
-        for number in changed:
-            array = arrays[number]
-            self._places[number] = array.ctypes.data, len(array), array.shape[-1]
-        self._arrays = arrays
+        if not self._arrays:
+            self._places, self._arrays = np.empty((len(arrays), PLACE_FIELDS), np.int64), [None] * len(arrays)
+            self._places_at = self._places.ctypes.data
+        for number, array in enumerate(arrays):
+            # Most are those of the call before, and to ask an array for its address takes a microsecond.
+            if array is not self._arrays[number]:
+                self._places[number] = array.ctypes.data, len(array), array.shape[-1]
+                self._arrays[number] = array
         self._call(self._result_at, None, self._places_at)

@@ -15,7 +15,7 @@ from schemas.binlog.compiled.calls import WholeEvents
 from schemas.errors import RelayError
 from tests.support.binlogs.compiled import compiled_library
 from tests.support.binlogs.relay_events import event, rows
-from tests.support.golden.golden_binlogs import BINLOGS, FILE, SUBDIR
+from tests.support.golden.golden_binlogs import FILE, NAMES, SUBDIR, golden_log
 
 _FIRST = framing.FIRST_POSITION
 
@@ -48,9 +48,9 @@ def _read(root: Path, *, compiled: bool) -> bytes | str:
     return data
 
 
-@pytest.mark.parametrize("name", sorted(path.parent.name for path in BINLOGS.glob("*/expected.txt")))
+@pytest.mark.parametrize("name", NAMES)
 def test_damage_is_found_in_the_same_place(name: str, tmp_path: Path) -> None:
-    log = (BINLOGS / name / SUBDIR / FILE).read_bytes()
+    log = golden_log(name)
     path = tmp_path / SUBDIR / FILE
     path.parent.mkdir()
     path.write_bytes(log)

@@ -36,7 +36,6 @@ from schemas.gtid.base import GNO_END
 
 _HEADER, _RESIDUE = framing.HEADER_SIZE, np.uint64(framing.CRC32_RESIDUE)
 _PACKET = 5  # bytes before an event: the packet's size and number, and a status
-_MAX_PACKET = 0xFFFFFF
 _BEGIN = np.frombuffer(b"BEGIN", np.uint8)
 _INSIDE = np.array([kind in framing.INSIDE_GROUP for kind in range(256)], np.bool_)
 _GTID, _MARIADB_GTID, _QUERY, _XID = framing.GTID, framing.MARIADB_GTID, framing.QUERY, framing.XID
@@ -122,7 +121,7 @@ def packets(b: Bytes, asked: Numbers, out: Bytes, groups: Numbers) -> None:
     while i + _PACKET <= end and not b[i + 4]:
         at = i + _PACKET
         size = event_size(b, at, end)
-        if size < 0 or np.int64(little(b, i, 3)) != size + 1 or size + 1 == _MAX_PACKET:
+        if size < 0 or np.int64(little(b, i, 3)) != size + 1 or size + 1 == framing.MAX_PACKET:
             break
         if o + size > len(out):
             break

@@ -16,29 +16,13 @@ from producer.epochs.open_epoch import EpochLimits
 from relay_store.read.reader import RelayBlock
 from schemas.binlog import framing
 from schemas.errors import TailraceError
-from schemas.gtid.sets import Flavor
 from tests.support.binlogs.epochs import epochs, groups_of, repeated
-from tests.support.golden.golden_binlogs import BINLOGS, FILE, SUBDIR
-
-_NAMES = sorted(path.parent.name for path in BINLOGS.glob("*/expected.txt"))
-
-
-def _flavor(name: str) -> Flavor:
-    return "mysql" if name.startswith("mysql") else "mariadb"
-
-
-def _events(name: str) -> list[bytes]:
-    data, at, events = (BINLOGS / name / SUBDIR / FILE).read_bytes(), framing.FIRST_POSITION, []
-    while at < len(data):
-        size = framing.header(data, at).size
-        events.append(data[at : at + size])
-        at += size
-    return events
+from tests.support.golden.golden_binlogs import FILE, NAMES, SUBDIR, events_in, flavor_of, golden_log
 
 
 def _log(name: str, root: Path, times: int = 3) -> list[bytes]:
     """The golden log with its groups repeated, as events; prepared transactions are read from its file."""
-    first, *others = _events(name)
+    first, *others = events_in(golden_log(name))
     events = [first, *(event for group in repeated(groups_of(others), times) for event in group)]
     (root / SUBDIR).mkdir(exist_ok=True)
     (root / SUBDIR / FILE).write_bytes(framing.MAGIC + b"".join(events))
@@ -61,10 +45,10 @@ def _limits(max_rows: int, max_bytes: int = 1 << 40) -> EpochLimits:
     return EpochLimits(max_rows, max_bytes, 1e9, 1e9)
 
 
-@pytest.mark.parametrize("name", _NAMES)
+@pytest.mark.parametrize("name", NAMES)
 def test_the_servers_logs_come_to_the_same_epochs(name: str, tmp_path: Path) -> None:
     events = _log(name, tmp_path)
-    blocks, flavor = _blocks(events, [25]), _flavor(name)
+    blocks, flavor = _blocks(events, [25]), flavor_of(name)
     plain = epochs(blocks, flavor, tmp_path, _limits(7))
     compiled = epochs(blocks, flavor, tmp_path, _limits(7), compiled=True)
     assert compiled.epochs == plain.epochs
@@ -73,7 +57,7 @@ def test_the_servers_logs_come_to_the_same_epochs(name: str, tmp_path: Path) -> 
 
 @settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
-    name=st.sampled_from(_NAMES),
+    name=st.sampled_from(NAMES),
     sizes=st.lists(st.integers(1, 90), min_size=1, max_size=12),
     times=st.integers(1, 4),
     max_rows=st.sampled_from([1, 3, 20, 10_000]),
@@ -90,15 +74,16 @@ def test_however_blocks_are_cut(
     exclude: tuple[str, ...],
 ) -> None:
     blocks, limits = _blocks(_log(name, tmp_path, times), sizes), _limits(max_rows, max_bytes)
-    plain = epochs(blocks, _flavor(name), tmp_path, limits, exclude=exclude)
+    plain = epochs(blocks, flavor_of(name), tmp_path, limits, exclude=exclude)
     assert (
-        epochs(blocks, _flavor(name), tmp_path, limits, compiled=True, exclude=exclude).epochs == plain.epochs
+        epochs(blocks, flavor_of(name), tmp_path, limits, compiled=True, exclude=exclude).epochs
+        == plain.epochs
     )
 
 
 def _outcome(blocks: list[RelayBlock], name: str, root: Path, compiled: bool) -> Any:
     try:
-        return epochs(blocks, _flavor(name), root, _limits(20), compiled=compiled).epochs
+        return epochs(blocks, flavor_of(name), root, _limits(20), compiled=compiled).epochs
     except TailraceError as error:
         return error.code
 

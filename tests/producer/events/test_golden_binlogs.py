@@ -14,7 +14,7 @@ from schemas.binlog import framing
 from schemas.errors import DecodeError, TailraceError
 from schemas.gtid.sets import Flavor
 from tests.support.binlogs.decoded import decoded_lines
-from tests.support.golden.golden_binlogs import BINLOGS, FILE, SUBDIR
+from tests.support.golden.golden_binlogs import BINLOGS, FILE, NAMES, SUBDIR, events_in, flavor_of, golden_log
 
 _SEEDS = range(12)
 _MUTATIONS = 25  # a seed
@@ -22,8 +22,7 @@ _MUTATIONS = 25  # a seed
 
 @cache
 def _golden(flavor: str) -> tuple[bytes, str]:
-    folder = BINLOGS / flavor
-    return (folder / SUBDIR / FILE).read_bytes(), (folder / "expected.txt").read_text()
+    return golden_log(flavor), (BINLOGS / flavor / "expected.txt").read_text()
 
 
 def _decode(root: Path, flavor: Flavor, data: bytes) -> str:
@@ -33,23 +32,10 @@ def _decode(root: Path, flavor: Flavor, data: bytes) -> str:
     return "".join(f"{line}\n" for line in decoded_lines(root, SUBDIR, FILE, flavor))
 
 
-def _events(data: bytes) -> list[bytes]:
-    events, at = [], framing.FIRST_POSITION
-    while at < len(data):
-        size = framing.header(data, at).size
-        events.append(data[at : at + size])
-        at += size
-    return events
-
-
-@pytest.mark.parametrize("name", sorted(path.parent.name for path in BINLOGS.glob("*/expected.txt")))
+@pytest.mark.parametrize("name", NAMES)
 def test_what_the_servers_logged(name: str, tmp_path: Path) -> None:
     data, expected = _golden(name)
-    assert _decode(tmp_path, _flavor(name), data) == expected
-
-
-def _flavor(name: str) -> Flavor:
-    return "mysql" if name.startswith("mysql") else "mariadb"
+    assert _decode(tmp_path, flavor_of(name), data) == expected
 
 
 def _mutated(events: list[bytes], rng: random.Random) -> bytes:
@@ -106,8 +92,8 @@ def _refusal(root: Path, flavor: Flavor, data: bytes) -> TailraceError | None:
 @pytest.mark.parametrize("name", ["mysql", "mariadb", "mysql_images", "mariadb_images"])
 def test_any_damage_gives_an_error_with_a_place_or_lines(name: str, tmp_path: Path) -> None:
     """Never another exception, never a hang. (That a byte is wrong at all is for the mirror's checksum to tell.)"""
-    (data, _), flavor = _golden(name), _flavor(name)
-    events = _events(data)
+    (data, _), flavor = _golden(name), flavor_of(name)
+    events = events_in(data)
     refused = 0
     for seed in _SEEDS:
         rng = random.Random(seed)

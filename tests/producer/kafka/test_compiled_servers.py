@@ -64,15 +64,19 @@ def _rows(case: Case) -> list[tuple[str, str, bytes, Any]]:
     return found
 
 
+@pytest.mark.parametrize(
+    "crash_at", ["relay.before_fsync:9", "relay.after_fsync:9", "publish.before_commit:3"]
+)
 def test_a_log_of_many_blocks_with_a_kill(
-    case: Case, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    case: Case, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, crash_at: str
 ) -> None:
     monkeypatch.setattr("tailrace.assemble.producer.compiled_code", lambda: None)
     relay = replace(case.config.relay, dir=tmp_path / "other")
     plain = replace(case, config=replace(case.config, prefix=f"{case.config.prefix}-plain", relay=relay))
     plain.catch_up()
     logged = _backlog(case)
-    killed = case.process("publish.before_commit:3", _COMPILED)
+    # Synced often, so that the mirror dies among the backlog.
+    killed = case.process(crash_at, _COMPILED, relay=replace(case.config.relay, sync_relay_log=50))
     wait_until(lambda: killed.poll() is not None, "the producer dies", 120)
     assert killed.returncode == -signal.SIGKILL
 

@@ -20,24 +20,14 @@ from schemas.binlog.compiled.calls import Events, Packets
 from schemas.errors import TailraceError
 from schemas.gtid.sets import Flavor, empty_gtid_set
 from tests.support.binlogs.compiled import compiled_library
-from tests.support.golden.golden_binlogs import BINLOGS, FILE, SUBDIR
+from tests.support.golden.golden_binlogs import FILE, NAMES, SUBDIR, events_in, flavor_of, golden_log
 
-_NAMES = sorted(path.parent.name for path in BINLOGS.glob("*/expected.txt"))
 _UUID = SUBDIR.partition(".")[0]
 _SETTINGS = {
     "usual": RelaySettings(),
     "small parts": RelaySettings(max_file_size=3000),
     "syncs": RelaySettings(sync_relay_log=2),
 }
-
-
-def _events(name: str) -> list[bytes]:
-    data, at, events = (BINLOGS / name / SUBDIR / FILE).read_bytes(), framing.FIRST_POSITION, []
-    while at < len(data):
-        size = framing.header(data, at).size
-        events.append(data[at : at + size])
-        at += size
-    return events
 
 
 def _packets(events: list[bytes]) -> bytes:
@@ -97,11 +87,11 @@ def _damaged(events: list[bytes], rng: random.Random) -> list[bytes]:
 
 
 @pytest.mark.parametrize("settings", _SETTINGS.values(), ids=_SETTINGS)
-@pytest.mark.parametrize("name", _NAMES)
+@pytest.mark.parametrize("name", NAMES)
 def test_the_relay_log_is_the_same(
     name: str, settings: RelaySettings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    flavor: Flavor = "mysql" if name.startswith("mysql") else "mariadb"
+    flavor, events = flavor_of(name), events_in(golden_log(name))
     taken, take = 0, Packets.__call__
 
     def counted(*arguments: Any) -> Events:
@@ -116,7 +106,6 @@ def test_the_relay_log_is_the_same(
     refused = 0
     for seed in range(16):
         rng = random.Random(seed)
-        events = _events(name)
         sent = _packets(_damaged(events, rng) if seed % 4 else events)
         pieces = [*_pieces(sent, rng)]
         plain, compiled = (
@@ -126,4 +115,4 @@ def test_the_relay_log_is_the_same(
         refused += isinstance(plain[0][-1][0], str)
     assert 0 < refused < 16
     # Half of the events at least, although most of these logs are damaged.
-    assert taken > 8 * len(_events(name)) / 2
+    assert taken > 8 * len(events) / 2

@@ -12,7 +12,6 @@ from hypothesis import strategies as st
 from producer.decode.compiled.load import CompiledCode, no_folder
 from producer.mirror.intake import Intake
 from producer.settings import RelaySettings
-from producer.upstream import packets
 from producer.upstream.packets import ServerSaid, slow_packet
 from relay_store.write.writer import RelayWriter
 from schemas.binlog import framing
@@ -66,7 +65,7 @@ def bench(tmp_path, request):
     bench.relay.close()
 
 
-def framed(events, limit: int = packets.MAX_PACKET) -> bytes:
+def framed(events, limit: int = framing.MAX_PACKET) -> bytes:
     """Events as a server frames them, with packets of at most `limit` bytes."""
     out = []
     for one in events:
@@ -100,7 +99,7 @@ def test_events_come_out_whole_however_they_arrive(tmp_path_factory, data, cuts,
     bench.relay.close()
 
 
-@pytest.mark.parametrize("size", [n * packets.MAX_PACKET - 24 + more for n in (1, 2) for more in (-1, 0, 1)])
+@pytest.mark.parametrize("size", [n * framing.MAX_PACKET - 24 + more for n in (1, 2) for more in (-1, 0, 1)])
 def test_an_event_of_about_whole_packets(bench, size):
     large = rows(size)  # with the status byte it fills them exactly if nothing is added
     events = [format_description(), gtid(1), query(b"BEGIN"), large, xid()]
