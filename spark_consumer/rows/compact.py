@@ -29,7 +29,8 @@ from schemas.wire.rows import HEADER_SIZE
 
 # A record's operation, and whether it has an after image.
 _OPERATION = itemgetter(slice(OP_AT - 1, AFTER_AT + 1))
-_OPERATIONS = frozenset({b"\x02c\x02", b"\x02r\x02", b"\x02u\x02", b"\x02d\x00"})
+_INSERTED, _DELETED = frozenset({b"\x02c\x02", b"\x02r\x02"}), b"\x02d\x00"
+_OPERATIONS = _INSERTED | {b"\x02u\x02", _DELETED}
 _INSERTS = frozenset(b"cr")
 _UPDATE, _DELETE = ord("u"), ord("d")
 # Whether a record of an operation has an after and a before image.
@@ -115,23 +116,32 @@ def compact(
     Raises:
         ValueError: a record has no operation.
     """
-    if not _OPERATIONS.issuperset(map(_OPERATION, values)):
+    operations = set(map(_OPERATION, values))
+    if not operations <= _OPERATIONS:
         raise ValueError("the record has no operation")
     # dict() keeps the last value of a repeated key, so the reversed log yields the first one.
-    firsts = dict(zip(reversed(keys), reversed(values), strict=True))
     lasts = dict(zip(keys, values, strict=True))
-    gone = [
-        item
-        for item in firsts.items()
-        if item[1][OP_AT] not in _INSERTS or item[1][:HEADER_SIZE] in safe_headers
-    ]
-    written = [item for item in lasts.items() if item[1][OP_AT] != _DELETE]
-    begun = {
-        key: firsts[key]
-        for key, value in written
-        if value[OP_AT] == _UPDATE
-        and firsts[key][OP_AT] in _INSERTS
-        and firsts[key][:HEADER_SIZE] == value[:HEADER_SIZE]
-    }
+    is_once = len(lasts) == len(keys)
+    firsts = lasts if is_once else dict(zip(reversed(keys), reversed(values), strict=True))
+    # Nearly all rows of many slices are inserted, so they are not looked at where the answer is known.
+    gone: list[tuple[bytes, bytes]] = []
+    if safe_headers or not operations <= _INSERTED:
+        gone = [
+            item
+            for item in firsts.items()
+            if item[1][OP_AT] not in _INSERTS or item[1][:HEADER_SIZE] in safe_headers
+        ]
+    written = list(lasts.items())
+    if _DELETED in operations:
+        written = [item for item in written if item[1][OP_AT] != _DELETE]
+    begun: dict[bytes, bytes] = {}
+    if not is_once:
+        begun = {
+            key: firsts[key]
+            for key, value in written
+            if value[OP_AT] == _UPDATE
+            and firsts[key][OP_AT] in _INSERTS
+            and firsts[key][:HEADER_SIZE] == value[:HEADER_SIZE]
+        }
     rows = len(written) + sum(1 for key, _ in gone if lasts[key][OP_AT] == _DELETE)
     return NetChanges(gone, written, begun, len(values) - rows)

@@ -239,12 +239,11 @@ class TableRenderer:
             begun: see ``NetChanges``.
         """
         changed: list[tuple[bytes, bytes]] = []
-        if self.plan.in_place:
-            gone = dict(self.gone)
+        if self.plan.in_place and self.gone:
+            gone, written = dict(self.gone), dict(self.written)
             changed = [(self._of_key(key), value) for key, value in self.written if key in gone]
-            there = gone.keys() & {key for key, _ in self.written}
-            self.gone = [item for item in self.gone if item[0] not in there]
-            self.written = [item for item in self.written if item[0] not in there]
+            self.gone = [item for item in self.gone if item[0] not in written]
+            self.written = [item for item in self.written if item[0] not in gone]
         # Roughly in the order of their keys, so that a server looks at a page once. It is that of whole numbers.
         changed.sort(key=itemgetter(0))
         changed.sort(key=_length)
@@ -256,9 +255,12 @@ class TableRenderer:
         deletes = merged_deletes(self.plan.target, self.find_columns, found, limits)
         yield from (Deletes(self.index, one.sql, one.rows) for one in deletes)
         yield from (Updates(self.index, one.sql, one.rows, one.values) for one in updates)
-        rewritten = [(key, value) for key, value in self.written if value[OP_AT] == _UPDATE]
+        placed, rewritten = list(map(itemgetter(1), self.written)), []
+        if _UPDATE in map(_OPERATION, placed):
+            placed = [value for value in placed if value[OP_AT] != _UPDATE]
+            rewritten = [item for item in self.written if item[1][OP_AT] == _UPDATE]
         rewritten += ((b"", value) for _, value in others)
-        yield from self.placed([value for _, value in self.written if value[OP_AT] != _UPDATE], few=few)
+        yield from self.placed(placed, few=few)
         yield from self._changed(rewritten, begun, few=few)
 
     def counted(self, plan: SlicePlan) -> Iterator[Result]:
