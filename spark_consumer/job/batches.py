@@ -7,15 +7,15 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
 import structlog
 
 from schemas.crashpoints import reached
-from schemas.errors import NOTHING_APPLIED, LogError, Where
+from schemas.errors import NOTHING_APPLIED, LogError, TailraceError, Where
 from schemas.structure import TableStructure
 from schemas.wire.log_records import EpochChain
 from spark_consumer.epochs.epoch_transactions import epoch_part
@@ -40,6 +40,9 @@ _LOOK_BACK = 100
 COPIED_TIMES = 12
 _LOOK, _PAUSE_LOOK = 1.0, 0.2  # seconds between two looks whether the channel is paused; while it is
 
+#: returns what has arrived behind the epochs of a batch, without waiting
+Look = Callable[[], TrackerOutput | None]
+
 
 class StopQuery(Exception):
     """Raised to end a batch: the run was stopped, its stop condition is reached, or Spark's batch has the turn."""
@@ -62,6 +65,8 @@ class BatchRunner:
         self._transactions_of, self._stop_condition = transactions_of, stop_condition
         self._stop, self._counters = stop, counters
         self._ahead = ThreadPoolExecutor(1, thread_name_prefix="prepare")
+        # The slice behind the last batch, if it is read already.
+        self._begun: tuple[Slice | None, Future[Any] | None] = None, None
         self._chain = EpochChain(config.epochs_topic)
         self._checked_epoch: int | None = None  # the last one in the chain
         self._next_look = 0.0  # whether the channel is paused
@@ -97,6 +102,7 @@ class BatchRunner:
     def reset(self) -> None:
         """Reset for a new query."""
         self.failure, self.failed_in_tracker, self.finished = None, False, -1
+        self._begun = None, None
 
     def close(self) -> None:
         """Wait for the reader thread."""
@@ -125,11 +131,15 @@ class BatchRunner:
             reached("batch.before_return")
             self.finished = batch_id
 
-    def apply(self, output: TrackerOutput) -> None:
-        """Apply epochs without Spark. Raises as a micro-batch does."""
+    def apply(self, output: TrackerOutput, look: Look) -> None:
+        """Apply epochs without Spark. Raises as a micro-batch does.
+
+        Args:
+            look: returns the next epochs, of which the first are read while the last ones of these are applied.
+        """
         with self._noting_failure(), self._turn:
             output.refuse_unknown(self._sink.position.epoch)
-            self._run(output)
+            self._run(output, look)
 
     @contextmanager
     def _reading(self) -> Iterator[None]:
@@ -153,7 +163,7 @@ class BatchRunner:
         finally:
             self._inside.discard(threading.get_ident())
 
-    def _run(self, output: TrackerOutput) -> None:
+    def _run(self, output: TrackerOutput, look: Look = lambda: None) -> None:
         output.refuse_broken(self._sink.position.epochs_offset)
         position, found = self._sink.position, output.epochs
         others = [one.record.log_id for one in found if position.log_id not in (None, one.record.log_id)]
@@ -169,15 +179,16 @@ class BatchRunner:
         self._check_names(fresh)
         fresh = as_channel_sees(fresh, is_new=position.is_new)
         self._stop_condition = self._stop_condition.found(position, fresh, self._transactions_of)
-        limits = self._config.max_batch_rows, self._config.max_batch_bytes
-        copied = 1 if self._config.files is not None else COPIED_TIMES
-        slices = slice_epochs(
-            position, fresh, self._stop_condition.end, self._transactions_of, *limits, copied=copied
-        )
-        self._apply_all(slices, output.structures)
+        self._apply_all(self._slices(position, fresh), output.structures, look)
         # The stop condition is before this batch's end, so Spark must not record the batch as done.
         if fresh and self._sink.position.epoch < fresh[-1].record.epoch:
             raise StopQuery
+
+    def _slices(self, position: Position, fresh: Sequence[LoggedEpoch]) -> list[Slice]:
+        limits = self._config.max_batch_rows, self._config.max_batch_bytes
+        copied = 1 if self._config.files is not None else COPIED_TIMES
+        end = self._stop_condition.end
+        return slice_epochs(position, fresh, end, self._transactions_of, *limits, copied=copied)
 
     def _check_names(self, fresh: Sequence[LoggedEpoch]) -> None:
         """Raise if upper-case patterns could no longer match."""
@@ -205,8 +216,12 @@ class BatchRunner:
             self._chain.add(logged.record, logged.offset)
             self._checked_epoch = logged.record.epoch
 
-    def _apply_all(self, slices: Sequence[Slice], structures: dict[str, TableStructure]) -> None:
-        coming: Future[Any] | None = None
+    def _apply_all(
+        self, slices: Sequence[Slice], structures: Mapping[str, TableStructure], look: Look
+    ) -> None:
+        (begun, coming), self._begun = self._begun, (None, None)
+        if not slices or slices[0] != begun:
+            coming = None
         for number, slice_ in enumerate(slices):
             if self.ended or self.give_way.is_set():
                 raise StopQuery
@@ -216,13 +231,42 @@ class BatchRunner:
             prepared = coming.result() if coming else self._start_reading(slice_, structures).result()
             read_s = time.monotonic() - begin
             following = slices[number + 1] if number + 1 < len(slices) else None
-            # Slices after a DDL are planned with the tables that the DDL has changed.
-            wait = following is None or slice_.ddl is not None or following.ddl is not None
-            coming = None if following is None or wait else self._start_reading(following, structures)
+            if following is None:
+                following, structures = self._look_behind(slice_, structures, look)
+            coming = self._read_ahead(slice_, following, structures)
             applied = self._sink.apply(prepared)
             self._counters.applied(
                 slice_, self._sink.position, applied, read_s, time.monotonic() - begin - read_s
             )
+            self._begun = following, coming
+
+    def _look_behind(
+        self, last: Slice, structures: Mapping[str, TableStructure], look: Look
+    ) -> tuple[Slice | None, Mapping[str, TableStructure]]:
+        """Return the slice that will be the first of the next batch, and the structures of both batches.
+
+        Nothing depends on it: when it is its turn, the next batch is checked and divided as each other one.
+        """
+        output = look()
+        if output is None or output.unknown or output.broken:
+            return None, structures
+        with suppress(TailraceError):
+            position = last.position_after(self._sink.position)
+            fresh = contiguous_after(position, output.epochs)
+            slices = self._slices(position, as_channel_sees(fresh, is_new=position.is_new))
+            return (slices[0] if slices else None), {**structures, **output.structures}
+        return None, structures
+
+    def _read_ahead(
+        self, slice_: Slice, following: Slice | None, structures: Mapping[str, TableStructure]
+    ) -> Future[Any] | None:
+        """Begin to read what follows a slice; an error is raised when it is its turn."""
+        # Slices after a DDL are planned with the tables that the DDL has changed.
+        if following is None or slice_.ddl is not None or following.ddl is not None:
+            return None
+        with suppress(TailraceError):
+            return self._start_reading(following, structures)
+        return None
 
     def _wait_while_paused(self) -> None:
         """Stand between two slices while an operator has paused the channel."""
@@ -236,7 +280,7 @@ class BatchRunner:
         self._counters.pauses(None)
         self._next_look = time.monotonic() + _LOOK
 
-    def _start_reading(self, slice_: Slice, structures: dict[str, TableStructure]) -> Future[Any]:
+    def _start_reading(self, slice_: Slice, structures: Mapping[str, TableStructure]) -> Future[Any]:
         """Plan a slice now, and read its rows in the other thread."""
         return self._ahead.submit(self._sink.plan(slice_, structures))
 

@@ -11,7 +11,7 @@ import structlog
 from spark_consumer.epochs.log_reader import LogReader
 from spark_consumer.epochs.start import resume_offset
 from spark_consumer.epochs.tracker import MemoryVersions, TrackerOutput, learn, tracked
-from spark_consumer.job.batches import BatchRunner, StopQuery
+from spark_consumer.job.batches import BatchRunner, Look, StopQuery
 from spark_consumer.rules.config import ConsumerConfig
 
 _MAX_EPOCHS = 100
@@ -76,14 +76,27 @@ class DirectBatches:
         latest = time.monotonic() + (0 if enough else _LONGEST_WAIT)
         idle = time.monotonic() + (0 if enough else _IDLE)
         with self._log.following(offset) as read:
+
+            def arrived(wait: float) -> TrackerOutput | None:
+                records = read(_MAX_EPOCHS, wait)
+                return TrackerOutput.of(list(tracked(versions, records, topic))) if records else None
+
+            coming: list[TrackerOutput] = []
+
+            def look() -> TrackerOutput | None:
+                if not coming and (found := arrived(0)):
+                    coming.append(found)
+                return coming[0] if coming else None
+
             while not self._ended:
-                if records := read(_MAX_EPOCHS, _POLL):
-                    self._apply(TrackerOutput.of(list(tracked(versions, records, topic))))
+                output = coming.pop() if coming else arrived(_POLL)
+                if output is not None:
+                    self._apply(output, look)
                     idle = time.monotonic() + (0 if enough else _IDLE)
-                if (now := time.monotonic()) > latest or (not records and now > idle):
+                if (now := time.monotonic()) > latest or (output is None and now > idle):
                     self.spark_may_start.set()
 
-    def _apply(self, output: TrackerOutput) -> None:
+    def _apply(self, output: TrackerOutput, look: Look) -> None:
         """Apply epochs, or wait until Spark has."""
         in_parts = self._config.workers > 1
         shared = (one for one in output.epochs if in_parts or not one.record.runs)
@@ -93,7 +106,7 @@ class DirectBatches:
             self._over.wait(_POLL)
         while not self._ended:
             try:
-                self._runner.apply(output)
+                self._runner.apply(output, look)
                 return
             except StopQuery:
                 # Spark's batch comes between two slices, or the run ends.
