@@ -376,10 +376,8 @@ class EventDecoder:
             return (yield from self._walk(data, i, base, False))
         if len(whole) < len(found.groups):
             found = plain.groups(replace(part, end=whole[-1].end), self._limits, ends=self._is_late)
-        first, last = whole[0], whole[-1]
-        epoch.add_groups(
-            (first.gtid, first.commit_ms), (last.gtid, last.commit_ms), len(whole), found.end - i
-        )
+        transactions = sum(one.transactions for one in whole)
+        epoch.add_groups(whole[0].begins, whole[-1].ends, transactions, found.end - i)
         yield from self._add_plain(found)
         groups.transaction = OpenGroup(epoch.seq)
         table_ids.new_file()

@@ -111,25 +111,38 @@ class DecodeState:
                 epoch.skipped.update(ended.skipped)
 
 
-class WholeGroup(NamedTuple):
-    """A group that is whole in a block: where it begins and ends there, its GTID, and when it was committed.
+class WholeGroups(NamedTuple):
+    """Groups that are whole in a block and follow one another, of one source and with successive numbers.
 
     Attributes:
+        end: where the last one ends.
         source: as of ``GroupScanner``.
-        commit_ms: ms since 1970.
+        first, last: their numbers.
+        first_commit_ms, last_commit_ms: when these were committed, ms since 1970.
     """
 
-    begin: int
     end: int
     source: SourceKey | int
-    number: int
     server_id: int
-    commit_ms: int
+    first: int
+    first_commit_ms: int
+    last: int
+    last_commit_ms: int
 
     @property
-    def gtid(self) -> str:
-        """As text."""
-        return gtid_text(self.source, self.number, self.server_id)
+    def transactions(self) -> int:
+        """How many they are."""
+        return self.last - self.first + 1
+
+    @property
+    def begins(self) -> tuple[str, int]:
+        """The first one's GTID as text, and when it was committed."""
+        return gtid_text(self.source, self.first, self.server_id), self.first_commit_ms
+
+    @property
+    def ends(self) -> tuple[str, int]:
+        """The last one's GTID as text, and when it was committed."""
+        return gtid_text(self.source, self.last, self.server_id), self.last_commit_ms
 
 
 class Groups:
@@ -206,16 +219,16 @@ class Groups:
         elif scanner.source is not None:
             begun.is_passed_over = self.tracker.contains(scanner.source, scanner.number)
 
-    def add_whole(self, group: WholeGroup) -> bool:
-        """Add a whole group; False: it may be one that was published before, which ``begin`` finds out."""
-        source, number, server_id = group.source, group.number, group.server_id
+    def add_whole(self, groups: WholeGroups) -> bool:
+        """Add whole groups; False: one may have been published before, which ``begin`` finds out."""
+        source, first, server_id = groups.source, groups.first, groups.server_id
         if isinstance(source, int):
-            if self.duplicates.may_be_duplicate(source, number):
+            if self.duplicates.may_be_duplicate(source, first):
                 return False
-            self.duplicates.is_duplicate(source, server_id, number)
-        elif self.tracker.contains(source, number):
+            self.duplicates.is_duplicate(source, server_id, first)
+        elif self.tracker.overlaps(source, first, groups.last):
             return False
-        self.tracker.add(source, number, server_id)
+        self.tracker.add_run(source, first, groups.last, server_id)
         return True
 
     def end(self, first: int) -> OpenGroup:

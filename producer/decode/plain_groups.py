@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
-from producer.decode.open_group import EventFile, WholeGroup
+from producer.decode.open_group import EventFile, WholeGroups
 from producer.decode.rows_events import DecodedTable, KnownTables
 from producer.epochs.open_epoch import EpochLimits, Headers, OpenEpoch
 
@@ -42,6 +42,7 @@ class Decoded(NamedTuple):
         end: where it ends in the block.
         is_gap: whether it is no group, but what comes before the next plain one.
         is_full: whether the epoch is full behind it.
+        groups: in runs of successive numbers.
         keys: of the rows.
         values: of the rows.
         moves: the first halves of key changes, by their number from 0.
@@ -51,7 +52,7 @@ class Decoded(NamedTuple):
     end: int
     is_gap: bool
     is_full: bool
-    groups: list[WholeGroup]
+    groups: list[WholeGroups]
     keys: list[bytes]
     values: list[bytes]
     moves: list[int]

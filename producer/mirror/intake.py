@@ -73,7 +73,8 @@ class Intake:
         self._has_checksum = False
         self._chunks: list[bytes] = []
         self._uncounted = 0  # events that are in a chunk with another one
-        self._groups: list[tuple[bytes | int, int, int]] = []
+        # Of groups with successive numbers: source, first and last number, server id.
+        self._groups: list[tuple[bytes | int, int, int, int]] = []
         self._boundary: int | None = None
         self.bytes = 0  # appended in this connection's time
         self.events = 0
@@ -240,7 +241,8 @@ class Intake:
                 if scanner.source is not None:
                     if not isinstance(scanner.source, self._source_type):
                         raise ValueError("a GTID of the other kind of server")
-                    self._groups.append((scanner.source, scanner.number, scanner.server_id))
+                    number = scanner.number
+                    self._groups.append((scanner.source, number, number, scanner.server_id))
             elif before := framing.previous_gtids(event, self._has_checksum):
                 self._gtids.merge(before)
             self._boundary = self._end
@@ -309,8 +311,8 @@ class Intake:
             self.bytes += size
             self.events += len(self._chunks) + self._uncounted
         try:
-            for source, number, server_id in self._groups:
-                self._gtids.add(source, number, server_id)
+            for run in self._groups:
+                self._gtids.add_run(*run)
         except ValueError as error:
             raise self._impossible(error) from error
         self._group_ended = self._group_ended or self._boundary is not None

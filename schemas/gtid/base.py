@@ -47,9 +47,15 @@ class GtidTracker(Protocol):
     def add(self, source: SourceKey | int, number: int, server_id: int = 0) -> None:
         """Add a transaction: a MySQL source key, or a MariaDB domain, and its number."""
 
+    def add_run(self, source: SourceKey | int, first: int, last: int, server_id: int = 0) -> None:
+        """Add transactions with successive numbers."""
+
     def merge(self, other: GtidSet) -> None: ...
 
     def contains(self, source: SourceKey | int, number: int) -> bool: ...
+
+    def overlaps(self, source: SourceKey | int, first: int, last: int) -> bool:
+        """Whether any of the transactions from the first to the last number is in the set."""
 
     def snapshot(self) -> GtidSet: ...
 

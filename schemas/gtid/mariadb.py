@@ -128,6 +128,11 @@ class MariadbGtidTracker:
         if last is None or number >= last.sequence:
             self._domains[cast("int", source)] = MariadbGtid(server_id, number)
 
+    def add_run(self, source: SourceKey | int, first: int, last: int, server_id: int = 0) -> None:
+        """Add transactions with successive numbers."""
+        del first
+        self.add(source, last, server_id)
+
     def merge(self, other: GtidSet) -> None:
         if not isinstance(other, MariadbGtidSet):
             raise ValueError("a MySQL GTID set among MariaDB's GTIDs")
@@ -137,6 +142,11 @@ class MariadbGtidTracker:
     def contains(self, source: SourceKey | int, number: int) -> bool:
         last = self._domains.get(cast("int", source))
         return last is not None and last.sequence >= number
+
+    def overlaps(self, source: SourceKey | int, first: int, last: int) -> bool:
+        """Whether any of the transactions from the first to the last number is in the set."""
+        del last
+        return self.contains(source, first)
 
     def snapshot(self) -> MariadbGtidSet:
         return MariadbGtidSet(self._domains)

@@ -235,6 +235,15 @@ class MysqlGtidTracker:
         else:
             self._insert(bounds, number)
 
+    def add_run(self, source: SourceKey | int, first: int, last: int, server_id: int = 0) -> None:
+        """Add transactions with successive numbers."""
+        for number in range(first, last + 1):
+            self.add(source, number, server_id)
+            bounds = self._sources[source]  # type: ignore[index]
+            if bounds[-1] == number + 1:
+                bounds[-1] = last + 1
+                return
+
     @staticmethod
     def _insert(bounds: list[int], number: int) -> None:
         """Add a number out of order, as replicas with parallel workers commit."""
@@ -262,6 +271,14 @@ class MysqlGtidTracker:
     def contains(self, source: SourceKey | int, number: int) -> bool:
         bounds = self._sources.get(source)  # type: ignore[arg-type]
         return bounds is not None and bisect_right(bounds, number) % 2 == 1
+
+    def overlaps(self, source: SourceKey | int, first: int, last: int) -> bool:
+        """Whether any of the transactions from the first to the last number is in the set."""
+        bounds = self._sources.get(source)  # type: ignore[arg-type]
+        if bounds is None:
+            return False
+        at = bisect_right(bounds, first)
+        return at % 2 == 1 or (at < len(bounds) and bounds[at] <= last)
 
     def snapshot(self) -> MysqlGtidSet:
         return MysqlGtidSet({k: tuple(v) for k, v in self._sources.items()})

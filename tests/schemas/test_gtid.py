@@ -54,6 +54,17 @@ def test_mysql_tracker_takes_transactions_in_any_order(start, added):
             assert tracker.contains(source, number) == ((source, number) in start | frozenset(added))
 
 
+@given(members, st.lists(st.tuples(st.sampled_from(SOURCES), st.integers(1, 12), st.integers(0, 8))))
+def test_mysql_tracker_takes_runs_of_numbers(start, added):
+    tracker, model = mysql(start).tracker(), set(start)
+    for source, first, more in added:
+        run = {(source, number) for number in range(first, first + more + 1)}
+        assert tracker.overlaps(source, first, first + more) == bool(run & model)
+        tracker.add_run(source, first, first + more)
+        model |= run
+        assert tracker.snapshot() == mysql(frozenset(model))
+
+
 @given(members, members)
 def test_mysql_tracker_merges_whole_sets(left, right):
     tracker = mysql(left).tracker()

@@ -14,8 +14,9 @@ from schemas.compiled.types import Bytes, Numbers, Words
 #: ``COLUMNS`` of a table that is not replicated, and of one whose rows are not decoded here
 LEFT_OUT, NOT_HERE = -1, -2
 
-# Fields of a group: where it begins and ends, where its source is in the block (MariaDB: the domain), and so on.
-(BEGIN, END, SOURCE, NUMBER, SERVER_ID, COMMIT_MS, GROUP_FIELDS) = range(7)
+# Fields of groups with successive numbers: where they end, where their source is in the block (MariaDB: the domain),
+# number and time of the first and of the last one.
+(END, SOURCE, SERVER_ID, NUMBER, COMMIT_MS, LAST_NUMBER, LAST_COMMIT_MS, GROUP_FIELDS) = range(8)
 
 # Kinds of columns, and what the fields `a`, `b` and `c` of a column are for each; sizes are in bytes.
 SIGNED = 1  # a: size
@@ -122,7 +123,7 @@ class Output(NamedTuple):
     Attributes:
         keys, values: the bytes of all.
         key_ends, value_ends: where each ends.
-        groups: fields of each group.
+        groups: fields of groups with successive numbers.
         moves: numbers of rows that are the first half of a key change.
         counts: of each table: rows of INSERT, UPDATE and DELETE events.
         order: tables in the order in which they came first.

@@ -8,7 +8,7 @@ import numpy as np
 
 from producer.decode.compiled import arrays
 from producer.decode.compiled.tables import table_arrays
-from producer.decode.open_group import WholeGroup
+from producer.decode.open_group import WholeGroups
 from producer.decode.plain_groups import BlockPart, Decoded, OpenRows, PlainGroups
 from producer.decode.rows_events import DecodedTable, KnownTables
 from producer.epochs.open_epoch import EpochLimits
@@ -86,17 +86,16 @@ class CompiledGroups(PlainGroups):
             end,
             why == arrays.GAP_ENDS,
             why == arrays.EPOCH_IS_FULL,
-            [self._group(part.data, fields) for fields in out.groups[:groups].tolist()],
+            [self._groups(part.data, fields) for fields in out.groups[:groups].tolist()],
             _pieces(out.keys, out.key_ends[:rows].tolist()),
             _pieces(out.values, out.value_ends[:rows].tolist()),
             out.moves[:moves].tolist(),
             [(table, rows) for table, rows in counts if table is not None],
         )
 
-    def _group(self, data: bytes, fields: list[int]) -> WholeGroup:
-        begin, end, source, number, server_id, commit_ms = fields
-        named = source if self._is_mariadb else data[source : source + 16]
-        return WholeGroup(begin, end, named, number, server_id, commit_ms)
+    def _groups(self, data: bytes, fields: list[int]) -> WholeGroups:
+        end, source, *others = fields
+        return WholeGroups(end, source if self._is_mariadb else data[source : source + 16], *others)
 
     def _know(self, known: KnownTables) -> None:
         if known is not self._known or len(known.tables) != self._count:

@@ -10,7 +10,6 @@ import numpy as np
 
 from producer.decode.compiled.arrays import (
     AT,
-    BEGIN,
     BEHIND,
     BODY_AT,
     BODY_SIZE,
@@ -27,6 +26,8 @@ from producer.decode.compiled.arrays import (
     GROUPS,
     GTID_SIZE,
     IS_MARIADB,
+    LAST_COMMIT_MS,
+    LAST_NUMBER,
     LEFT_OUT,
     MOST_GROUPS,
     MOST_ROWS,
@@ -265,7 +266,7 @@ def _count(asked: Numbers, out: Output, events: Int) -> None:
 def _group(
     block: Block, i: Int, end: Int, tables: Tables, out: Output, rows: Int, moves: Int, number: Int
 ) -> tuple[Int, Int, Int]:
-    """Decode the group at ``b[i]``; its fields become those of this number.
+    """Decode the group at ``b[i]``; its fields are written into those of this number.
 
     Returns:
         where it ends, or NOT_PLAIN, or TOO_LARGE; the numbers of rows and moves behind it.
@@ -279,7 +280,7 @@ def _group(
     asked[GTID_SIZE] = _gtid(block, i, i + size - checksum, group, out)
     if asked[GTID_SIZE] < 0:
         return fault
-    group[BEGIN], asked[COMMITTED] = i, group[COMMIT_MS]
+    asked[COMMITTED] = group[COMMIT_MS]
     i += size
     if not is_mariadb:
         size = event_size(b, i, end)
@@ -296,6 +297,27 @@ def _group(
     group[END] = i + size
     _count(asked, out, events)
     return i + size, rows_behind, moves_behind
+
+
+@compiled
+def _added(block: Block, groups: Numbers, runs: Int) -> Int:
+    """Add the group whose fields are behind those of so many runs to the last one, or begin another; the runs then."""
+    b, group = block.b, groups[runs]
+    if runs:
+        last = groups[runs - 1]
+        if (
+            group[NUMBER] == last[LAST_NUMBER] + 1
+            and group[SERVER_ID] == last[SERVER_ID]
+            and (
+                group[SOURCE] == last[SOURCE]
+                if block.asked[IS_MARIADB]
+                else equal(b, group[SOURCE], b, last[SOURCE], 16)
+            )
+        ):
+            last[END], last[LAST_NUMBER], last[LAST_COMMIT_MS] = group[END], group[NUMBER], group[COMMIT_MS]
+            return runs
+    group[LAST_NUMBER], group[LAST_COMMIT_MS] = group[NUMBER], group[COMMIT_MS]
+    return runs + 1
 
 
 @compiled
@@ -320,7 +342,7 @@ def walk(block: Block, tables: Tables, out: Output) -> None:
     """
     asked = block.asked
     i, end = asked[AT], asked[STOP_AT]
-    groups, rows, moves = np.int64(0), np.int64(0), np.int64(0)
+    groups, runs, rows, moves = np.int64(0), np.int64(0), np.int64(0), np.int64(0)
     asked[TABLES], asked[TEXT_AT] = 0, -1
     why, in_gap = DATA_ENDS, False
     if asked[GTID_SIZE]:
@@ -328,7 +350,7 @@ def walk(block: Block, tables: Tables, out: Output) -> None:
         _count(asked, out, events)
         end = i
     while i < end:
-        behind, rows_behind, moves_behind = _group(block, i, end, tables, out, rows, moves, groups)
+        behind, rows_behind, moves_behind = _group(block, i, end, tables, out, rows, moves, runs)
         if behind < 0 and groups:
             why = NO_ROOM if behind == TOO_LARGE else GAP_BEGINS
             break
@@ -340,11 +362,12 @@ def walk(block: Block, tables: Tables, out: Output) -> None:
             break
         asked[SIZE] += behind - i
         i, rows, moves, groups = behind, rows_behind, moves_behind, groups + 1
+        runs = _added(block, out.groups, runs)
         is_full = asked[FIRST_SEQ] + rows >= asked[MOST_ROWS] or asked[SIZE] >= asked[MOST_SIZE]
         if is_full or groups == asked[MOST_GROUPS]:
             why = EPOCH_IS_FULL
             break
-        if groups == len(out.groups):
+        if runs == len(out.groups):
             why = NO_ROOM
             break
     if in_gap:
@@ -352,4 +375,4 @@ def walk(block: Block, tables: Tables, out: Output) -> None:
         for k in range(asked[TABLES]):
             out.counts[out.order[k]] = 0
         asked[TABLES] = 0
-    asked[BEHIND], asked[WHY], asked[GROUPS], asked[ROWS], asked[MOVES] = i, why, groups, rows, moves
+    asked[BEHIND], asked[WHY], asked[GROUPS], asked[ROWS], asked[MOVES] = i, why, runs, rows, moves

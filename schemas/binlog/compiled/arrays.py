@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 (AT, HAS_CHECKSUM, IS_MARIADB, POSITION, STATE, MOST_GROUPS, MOST_POSITION, BEHIND, SIZE, EVENTS, BOUNDARY, GROUPS,
- GTIDS, SOURCE, NUMBER, SERVER_ID, FIELDS) = range(17)  # fmt: skip
+ RUNS, GTIDS, SOURCE, NUMBER, SERVER_ID, FIELDS) = range(18)  # fmt: skip
 
-#: fields of a group: where its UUID is in the output (MariaDB: its domain), its number, its server, and how many GTID
-#: events came up to it; 0: the group was open before
-GROUP_FIELDS = 4
+#: fields of a run of groups with successive numbers: where the first one's UUID is in the output (MariaDB: their
+#: domain), the first and the last number, their server, and whether the first one was open before: then these four say
+#: nothing of it
+RUN_SOURCE, RUN_FIRST, RUN_LAST, RUN_SERVER_ID, RUN_WAS_OPEN, RUN_FIELDS = range(6)

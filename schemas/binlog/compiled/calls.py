@@ -43,7 +43,8 @@ class Events(NamedTuple):
         events: how many they are.
         position: their end in the upstream's file.
         boundary: the end of the last group that ends among them; None if none does.
-        groups: source, number and server id of the groups that end among them; one without a GTID is left out.
+        groups: source, first and last number and server id of the groups that end among them, in runs of successive
+            numbers; one without a GTID is left out.
         ended: how many groups end among them.
     """
 
@@ -52,7 +53,7 @@ class Events(NamedTuple):
     events: int
     position: int
     boundary: int | None
-    groups: list[tuple[bytes | int, int, int]]
+    groups: list[tuple[bytes | int, int, int, int]]
     ended: int
 
 
@@ -63,7 +64,7 @@ class Packets:
         self._call, self._is_mariadb = library.function("packets"), flavor == "mariadb"
         self._asked = np.zeros(arrays.FIELDS, np.int64)
         self._out = np.empty(_MOST_BYTES, np.uint8)
-        self._groups = np.empty((_MOST_GROUPS, arrays.GROUP_FIELDS), np.int64)
+        self._runs = np.empty((_MOST_GROUPS, arrays.RUN_FIELDS), np.int64)
 
     def __call__(
         self,
@@ -87,15 +88,15 @@ class Packets:
             min(most[0], _MOST_GROUPS), min(most[1], _ENDLESS),
         )  # fmt: skip
         asked[arrays.SERVER_ID] = scanner.server_id
-        self._call(np.frombuffer(data, np.uint8), asked, self._out, self._groups)
-        behind, size, count, boundary, ended, gtids, source, number, server_id = asked[
+        self._call(np.frombuffer(data, np.uint8), asked, self._out, self._runs)
+        behind, size, count, boundary, ended, runs, gtids, source, number, server_id = asked[
             arrays.BEHIND :
         ].tolist()
         taken = self._out[:size].tobytes()
-        before = scanner.source, scanner.number, scanner.server_id
+        before = scanner.source, scanner.number, scanner.number, scanner.server_id
         groups = [
-            (self._source(taken, fields[0]), *fields[1:3]) if fields[3] else before
-            for fields in self._groups[:ended].tolist()
+            before if was_open else (self._source(taken, at), *fields)
+            for at, *fields, was_open in self._runs[:runs].tolist()
         ]
         scanner.state = int(asked[arrays.STATE])
         if gtids:
@@ -119,5 +120,5 @@ def examples() -> dict[str, tuple[Argument, ...]]:
     data, asked = np.zeros(1, np.uint8), np.zeros(arrays.FIELDS, np.int64)
     return {
         "whole_events": (data, asked),
-        "packets": (data, asked, data, np.zeros((1, arrays.GROUP_FIELDS), np.int64)),
+        "packets": (data, asked, data, np.zeros((1, arrays.RUN_FIELDS), np.int64)),
     }

@@ -22,6 +22,12 @@ from schemas.binlog.compiled.arrays import (
     MOST_POSITION,
     NUMBER,
     POSITION,
+    RUN_FIRST,
+    RUN_LAST,
+    RUN_SERVER_ID,
+    RUN_SOURCE,
+    RUN_WAS_OPEN,
+    RUNS,
     SERVER_ID,
     SIZE,
     SOURCE,
@@ -113,11 +119,35 @@ def _takes(b: Bytes, i: Int, stop: Int, asked: Numbers, o: Int) -> Bool:
 
 
 @compiled
-def packets(b: Bytes, asked: Numbers, out: Bytes, groups: Numbers) -> None:
+def _ends(asked: Numbers, out: Bytes, runs: Numbers) -> None:
+    """Add the group that ends to the last run, or to a new one."""
+    count, was_open = asked[RUNS], asked[GTIDS] == 0
+    if count and not was_open:
+        before = runs[count - 1]
+        if (
+            not before[RUN_WAS_OPEN]
+            and asked[NUMBER] == before[RUN_LAST] + 1
+            and asked[SERVER_ID] == before[RUN_SERVER_ID]
+            and (
+                asked[SOURCE] == before[RUN_SOURCE]
+                if asked[IS_MARIADB]
+                else equal(out, asked[SOURCE], out, before[RUN_SOURCE], 16)
+            )
+        ):
+            before[RUN_LAST] = asked[NUMBER]
+            return
+    run = runs[count]
+    run[RUN_SOURCE], run[RUN_FIRST], run[RUN_LAST] = asked[SOURCE], asked[NUMBER], asked[NUMBER]
+    run[RUN_SERVER_ID], run[RUN_WAS_OPEN] = asked[SERVER_ID], was_open
+    asked[RUNS] += 1
+
+
+@compiled
+def packets(b: Bytes, asked: Numbers, out: Bytes, runs: Numbers) -> None:
     """Copy the events in the packets from ``b[asked[AT]]`` on, and note the groups that end among them."""
     i, o, end, position = asked[AT], np.int64(0), len(b), asked[POSITION]
     checksum = framing.CHECKSUM_SIZE if asked[HAS_CHECKSUM] else 0
-    asked[EVENTS], asked[GROUPS], asked[BOUNDARY], asked[GTIDS] = 0, 0, -1, 0
+    asked[EVENTS], asked[GROUPS], asked[RUNS], asked[BOUNDARY], asked[GTIDS] = 0, 0, 0, -1, 0
     while i + _PACKET <= end and not b[i + 4]:
         at = i + _PACKET
         size = event_size(b, at, end)
@@ -137,9 +167,7 @@ def packets(b: Bytes, asked: Numbers, out: Bytes, groups: Numbers) -> None:
         i, position = at + size, behind
         asked[EVENTS] += 1
         if b[at + 4] == _XID:
-            ended = groups[asked[GROUPS]]
-            ended[0], ended[1], ended[2] = asked[SOURCE], asked[NUMBER], asked[SERVER_ID]
-            ended[3] = asked[GTIDS]
+            _ends(asked, out, runs)
             asked[GROUPS] += 1
             asked[BOUNDARY] = position
             if asked[GROUPS] >= asked[MOST_GROUPS] or position >= asked[MOST_POSITION]:

@@ -16,7 +16,7 @@ from producer.epochs.open_epoch import EpochLimits
 from relay_store.read.reader import RelayBlock
 from schemas.binlog import framing
 from schemas.errors import TailraceError
-from tests.support.binlogs.epochs import epochs, groups_of, repeated
+from tests.support.binlogs.epochs import epochs, groups_of, of_several_sources, repeated
 from tests.support.golden.golden_binlogs import FILE, NAMES, SUBDIR, events_in, flavor_of, golden_log
 
 
@@ -79,6 +79,21 @@ def test_however_blocks_are_cut(
         epochs(blocks, flavor_of(name), tmp_path, limits, compiled=True, exclude=exclude).epochs
         == plain.epochs
     )
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_gtids_of_several_sources(name: str, tmp_path: Path) -> None:
+    """They come in runs of successive numbers, which end where another source, server or a gap begins."""
+    for seed in range(4):
+        blocks, flavor = (
+            _blocks(of_several_sources(_log(name, tmp_path, 8), random.Random(seed)), [200]),
+            flavor_of(name),
+        )
+        plain, compiled = (
+            epochs(blocks, flavor, tmp_path, _limits(7), compiled=way) for way in (False, True)
+        )
+        assert compiled.epochs == plain.epochs
+        assert compiled.groups > 5
 
 
 def _outcome(blocks: list[RelayBlock], name: str, root: Path, compiled: bool) -> Any:

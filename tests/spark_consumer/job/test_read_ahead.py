@@ -118,10 +118,14 @@ def test_nothing_is_planned_across_a_ddl(runner: BatchRunner, sink: NotingSink, 
 @pytest.mark.parametrize("numbers", [(0, 1), (0,)])
 def test_an_error_waits_for_its_turn(runner: BatchRunner, sink: NotingSink, numbers: tuple[int, ...]) -> None:
     """What comes before it is applied, in the same batch or in the one before."""
-    sink.refused, second = {1}, batch(1)
-    with pytest.raises(DownstreamError, match="TR999"):
+
+    def both() -> None:
         runner.apply(batch(*numbers), lambda: second)
         runner.apply(second, nothing)
+
+    sink.refused, second = {1}, batch(1)
+    with pytest.raises(DownstreamError, match="TR999"):
+        both()
     assert sink.asked == ["plan 0", "plan 1", "apply 0", "plan 1"]
     assert sink.position.epoch == 0
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 import struct
 import zlib
 from collections.abc import Iterable, Sequence
@@ -55,7 +56,7 @@ class _Counted:
 
     def groups(self, *args: Any, **options: Any) -> Decoded:
         decoded = self._plain.groups(*args, **options)
-        self._found.groups += len(decoded.groups)
+        self._found.groups += sum(one.transactions for one in decoded.groups)
         return decoded
 
     def open_rows(self, *args: Any) -> OpenRows:
@@ -164,9 +165,26 @@ def _is_repeatable(group: list[bytes]) -> bool:
     )
 
 
-def _renumbered(event: bytes, number: int) -> bytes:
+def of_several_sources(events: Iterable[bytes], rng: random.Random) -> list[bytes]:
+    """The events with GTIDs as a server writes them that is a replica of others: runs of numbers, with gaps."""
+    made, source, numbers = [], 0, [0, 0]
+    for event in events:
+        if event[4] in _GTID_NUMBER:
+            if rng.random() < 0.3:
+                source = 1 - source
+            numbers[source] += rng.choice((1, 1, 1, 1, 3))
+            event = _renumbered(event, numbers[source], source)
+        made.append(event)
+    return made
+
+
+def _renumbered(event: bytes, number: int, source: int | None = None) -> bytes:
     at = _GTID_NUMBER.get(event[4])
     if at is None:
         return event
-    content = event[:at] + struct.pack("<Q", number) + event[at + 8 : -framing.CHECKSUM_SIZE]
-    return content + struct.pack("<I", zlib.crc32(content))
+    content = bytearray(event[: -framing.CHECKSUM_SIZE])
+    content[at : at + 8] = struct.pack("<Q", number)
+    if source is not None:
+        # The last byte of MySQL's UUID, the first one of MariaDB's domain, or of the server's id.
+        content[at - 1 if event[4] == framing.GTID else (at + 8, 5)[number % 2]] = source + 1
+    return bytes(content) + struct.pack("<I", zlib.crc32(content))
