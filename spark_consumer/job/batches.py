@@ -40,6 +40,9 @@ _LOOK_BACK = 100
 COPIED_TIMES = 12
 _LOOK, _PAUSE_LOOK = 1.0, 0.2  # seconds between two looks whether the channel is paused; while it is
 
+# With fewer rows, at the log's end, what arrives while they are written is rather taken together with what comes next.
+_MANY_ROWS = 10_000
+
 #: returns what has arrived behind the epochs of a batch, without waiting
 Look = Callable[[], TrackerOutput | None]
 
@@ -247,7 +250,7 @@ class BatchRunner:
 
         Nothing depends on it: when it is its turn, the next batch is checked and divided as each other one.
         """
-        output = look()
+        output = look() if last.rows >= _MANY_ROWS else None
         if output is None or output.unknown or output.broken:
             return None, structures
         with suppress(TailraceError):

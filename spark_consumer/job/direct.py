@@ -86,7 +86,8 @@ class DirectBatches:
             def look() -> TrackerOutput | None:
                 if not coming and (found := arrived(0)):
                     coming.append(found)
-                return coming[0] if coming else None
+                # Spark reads what is left to it.
+                return coming[0] if coming and self._left_to_spark(coming[0]) < 0 else None
 
             while not self._ended:
                 output = coming.pop() if coming else arrived(_POLL)
@@ -98,9 +99,7 @@ class DirectBatches:
 
     def _apply(self, output: TrackerOutput, look: Look) -> None:
         """Apply epochs, or wait until Spark has."""
-        in_parts = self._config.workers > 1
-        shared = (one for one in output.epochs if in_parts or not one.record.runs)
-        large = max((one.offset for one in shared if one.record.rows > _LARGE_EPOCH_ROWS), default=-1)
+        large = self._left_to_spark(output)
         while not self._ended and self._runner.position.epochs_offset < large:
             self.spark_may_start.set()
             self._over.wait(_POLL)
@@ -111,3 +110,9 @@ class DirectBatches:
             except StopQuery:
                 # Spark's batch comes between two slices, or the run ends.
                 self._over.wait(_MOMENT)
+
+    def _left_to_spark(self, output: TrackerOutput) -> int:
+        """The offset of the last epoch that Spark has to apply; -1 if there is none."""
+        in_parts = self._config.workers > 1
+        shared = (one for one in output.epochs if in_parts or not one.record.runs)
+        return max((one.offset for one in shared if one.record.rows > _LARGE_EPOCH_ROWS), default=-1)

@@ -58,15 +58,15 @@ def sink() -> NotingSink:
 @pytest.fixture
 def runner(sink: NotingSink) -> Iterator[BatchRunner]:
     log = SimpleNamespace(bounds=lambda: (0, 0), epochs=lambda begin: [])
-    config = replace(ConsumerConfig("b", "p", ServerUrl("h")), max_batch_rows=10)
+    config = replace(ConsumerConfig("b", "p", ServerUrl("h")), max_batch_rows=20_000)
     parts: Any = (config, sink, log, SimpleNamespace(), StopCondition(), threading.Event(), Counters())
     made = BatchRunner(*parts)
     yield made
     made.close()
 
 
-def batch(*numbers: int, ddl: int = -1, rows: int = 6) -> TrackerOutput:
-    """Epochs that are slices of their own."""
+def batch(*numbers: int, ddl: int = -1, rows: int = 15_000) -> TrackerOutput:
+    """Epochs, as they are without ``rows`` slices of their own."""
     epochs = [
         LoggedEpoch(epoch_record(one, rows=rows, ddl=DROPPED if one == ddl else None), one) for one in numbers
     ]
@@ -95,6 +95,12 @@ def test_what_was_read_is_left_if_the_batch_is_divided_otherwise(
     runner.apply(batch(1, 2, rows=2), nothing)
     assert sink.asked == ["plan 0", "plan 1", "apply 0", "plan 1", "apply 1"]
     assert sink.position.epoch == 2
+
+
+def test_behind_few_rows_nothing_is_read(runner: BatchRunner, sink: NotingSink) -> None:
+    """What arrives meanwhile is taken together."""
+    runner.apply(batch(0, rows=9000), lambda: batch(1))
+    assert sink.asked == ["plan 0", "apply 0"]
 
 
 def test_what_others_have_written_meanwhile_is_not_written_again(
