@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -17,6 +18,7 @@ from spark_consumer.epochs.position import Position
 from spark_consumer.epochs.slices import LoggedEpoch, Slice
 from spark_consumer.epochs.stop_condition import StopCondition
 from spark_consumer.epochs.tracker import TrackerOutput
+from spark_consumer.job import direct
 from spark_consumer.job.batches import BatchRunner, StopQuery
 from spark_consumer.job.progress import Counters
 from spark_consumer.plan.counters import NOTHING_COUNTED, Applied
@@ -154,3 +156,31 @@ def test_sparks_turn_comes_before_what_was_read(runner: BatchRunner, sink: Notin
     runner.apply(second, nothing)
     assert sink.asked[-1] == "apply 1"
     assert sink.position.epoch == 1
+
+
+@pytest.mark.parametrize(("rows", "is_shown"), [(200_000, True), (200_001, False)])
+def test_a_transaction_that_executors_share_is_not_shown_before_its_turn(
+    monkeypatch: pytest.MonkeyPatch, rows: int, is_shown: bool
+) -> None:
+    batches, applied = [batch(0), batch(1, rows=rows)], []
+    position = Position(-1, -1, "", 1, -1, "", 0, 0, None)
+    runner = SimpleNamespace(ended=False, give_way=threading.Event(), position=position, failure=None)
+
+    def apply(output: TrackerOutput, look: Callable[[], TrackerOutput | None]) -> None:
+        applied.append((output, look(), look()))
+        # Spark has applied what was left to it.
+        runner.position, runner.ended = replace(position, epochs_offset=1), not batches
+
+    @contextmanager
+    def following(offset: int) -> Iterator[Callable[..., list[TrackerOutput]]]:
+        yield lambda most, wait: [batches.pop(0)] if batches else []
+
+    runner.apply = apply
+    monkeypatch.setattr(direct, "tracked", lambda versions, records, topic: records)
+    monkeypatch.setattr(TrackerOutput, "of", staticmethod(lambda found: found[0]))
+    monkeypatch.setattr(direct, "resume_offset", lambda position, log: 0)
+    log: Any = SimpleNamespace(structures=lambda epoch: [], following=following)
+    first, second = batches
+    one = direct.DirectBatches(ConsumerConfig("b", "p", ServerUrl("h")), cast("BatchRunner", runner), log)
+    one._follow()
+    assert applied[0] == (first, *((second, second) if is_shown else (None, None)))
