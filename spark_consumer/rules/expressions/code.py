@@ -63,7 +63,13 @@ def _finite(value: float) -> float:
 
 
 def _int_div(a: int, b: int) -> int | None:
-    return None if not b else (abs(a) // abs(b)) * (1 if (a < 0) == (b < 0) else -1)
+    if not b:
+        return None
+    result = abs(a) // abs(b)
+    # The smallest number divided by 1 or -1: MySQL looks at the result before it has its sign.
+    if result >> 63:
+        raise Unevaluable("a number is out of range for BIGINT")
+    return result if (a < 0) == (b < 0) else -result
 
 
 def _int_mod(a: int, b: int) -> int | None:
@@ -409,11 +415,7 @@ class ExpressionCompiler:
         if unsigned and name not in ("+", "*"):
             raise UnsupportedExpression(f"{name} of an unsigned number")
         if name in ("DIV", "MOD"):
-            made = f"int_{name.lower()}({left[0]}, {right[0]})"
-            # Only the smallest number divided by -1 is out of range.
-            if name == "DIV":
-                made = f"({made}) if {right[0]} != -1 else in_range(-{left[0]}, False)"
-            return Type(Kind.INT), made
+            return Type(Kind.INT), f"int_{name.lower()}({left[0]}, {right[0]})"
         return Type(Kind.INT, unsigned=unsigned), f"in_range({left[0]} {name} {right[0]}, {unsigned})"
 
     def _decimal_result(self, name: str, left: tuple[str, Type], right: tuple[str, Type]) -> tuple[Type, str]:

@@ -269,6 +269,15 @@ def test_an_xor_of_what_is_negated(server: Server, negated: str) -> None:
     server.check(negated)
 
 
+@pytest.mark.parametrize("operator", ["DIV", "MOD", "*", "+", "-"])
+@pytest.mark.parametrize("left", ["b", "i"])
+@pytest.mark.parametrize("right", ["b", "i", "1", "-1", "2", "0"])
+def test_results_at_the_ends_of_the_range(server: Server, left: str, operator: str, right: str) -> None:
+    """-2**63 DIV 1 is out of range for MySQL."""
+    for compared in ("0", "i", "b"):
+        server.check(f"({left} {operator} {right}) = {compared}")
+
+
 def test_a_column_against_every_literal(server: Server) -> None:
     literals = [f"'{text}'" for text in ("", "a", "A", "a ", "10", "1", "2026-01-31", "12:00:00", "x")]
     literals += ["0", "1", "10", "1.5", "1e1", "NULL", "2026"]
