@@ -17,9 +17,6 @@ from schemas.types import codec_of, with_tag
 from schemas.types.parameter import NAMES
 from schemas.wire.avro_schema import AFTER_AT
 
-#: the most parameters of a statement
-MOST = 65_535
-
 
 class PreparedRows(NamedTuple):
     """Rows as values of a prepared statement.

@@ -41,8 +41,9 @@ _SETTINGS = (
 )
 
 
-#: statements that a session keeps prepared: a table's whole ones, and some last ones
-_MOST_PREPARED = 16
+# Bytes of the statements that a session keeps prepared, each with something that does not depend on its length. The
+# server needs 100 to 250 times as much for them.
+_MOST_PREPARED, _PREPARED = 1 << 18, 1 << 10
 _SEVERAL, _SINGLE = b"\0\0", b"\1\0"  # the values of COM_SET_OPTION: MYSQL_OPTION_MULTI_STATEMENTS_ON, _OFF
 _KILLED = (1317, "Query execution was interrupted")
 _CHANGE = re.compile(
@@ -94,7 +95,10 @@ class Session:
         """
         connection: Any = self.connection
         if (number := self._prepared.pop(sql, None)) is None:
-            if len(self._prepared) >= _MOST_PREPARED:
+            while (
+                self._prepared
+                and sum(_PREPARED + len(one) for one in (*self._prepared, sql)) > _MOST_PREPARED
+            ):
                 connection.close_prepared(self._prepared.pop(next(iter(self._prepared))))
             number = connection.prepare(sql)
         self._prepared[sql] = number  # the newest

@@ -46,10 +46,11 @@ def install(session: Session) -> None:
     tables = {str(name): str(comment) for name, comment in found}
     stored = _FORMAT_IN_COMMENT.search(tables.get("relay_log_info", ""))
     refuse_newer("the downstream's schema tailrace", int(stored[1]) if stored else 1, FORMAT)
-    for table, statement in _TABLES.items():
-        if table not in tables:
-            session.execute("CREATE DATABASE IF NOT EXISTS tailrace")
-            session.execute(statement.replace("CREATE TABLE", "CREATE TABLE IF NOT EXISTS", 1))
+    missing = [statement for table, statement in _TABLES.items() if table not in tables]
+    if missing:
+        session.execute("CREATE DATABASE IF NOT EXISTS tailrace")
+    for statement in missing:
+        session.execute(statement.replace("CREATE TABLE", "CREATE TABLE IF NOT EXISTS", 1))
 
 
 def forget(session: Session, channel: ChannelKey) -> None:

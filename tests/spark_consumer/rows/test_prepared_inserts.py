@@ -152,10 +152,11 @@ def session(downstream: Database) -> Iterator[Session]:
 
 
 def test_a_session_keeps_few_statements_and_survives_refused_ones(
-    downstream: Database, session: Session, db: str
+    downstream: Database, session: Session, db: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     downstream.execute(f"CREATE DATABASE {db}", f"CREATE TABLE {db}.t (id BIGINT PRIMARY KEY)")
-    most = session_module._MOST_PREPARED
+    most = 16
+    monkeypatch.setattr(session_module, "_MOST_PREPARED", (most + 1) * session_module._PREPARED)
     head = f"INSERT INTO {db}.t VALUES ".encode()
     wanted = 0
     for number in [*range(1, 2 * most), *range(most, 0, -1)]:
@@ -176,4 +177,6 @@ def test_a_session_keeps_few_statements_and_survives_refused_ones(
     [(_, kept)] = session.rows("SHOW SESSION STATUS LIKE 'Com_stmt_prepare'")
     [(_, closed)] = session.rows("SHOW SESSION STATUS LIKE 'Com_stmt_close'")
     refused = 3 * most - 1
-    assert int(kept) - refused - int(closed) <= most
+    assert most // 2 < int(kept) - refused - int(closed) <= most
+    session.execute_prepared(head + b"(?)", b"\0\1\x08\0" + wanted.to_bytes(8, "little"))
+    assert session.rows("SHOW SESSION STATUS LIKE 'Com_stmt_prepare'") == [("Com_stmt_prepare", kept)]
