@@ -68,7 +68,7 @@ class BatchRunner:
         self._transactions_of, self._stop_condition = transactions_of, stop_condition
         self._stop, self._counters = stop, counters
         self._ahead = ThreadPoolExecutor(1, thread_name_prefix="prepare")
-        # The slice behind the last batch, if it is read already.
+        # The slice behind the last one that was applied, if it is read already.
         self._begun: tuple[Slice | None, Future[Any] | None] = None, None
         self._chain = EpochChain(config.epochs_topic)
         self._checked_epoch: int | None = None  # the last one in the chain
@@ -222,26 +222,26 @@ class BatchRunner:
     def _apply_all(
         self, slices: Sequence[Slice], structures: Mapping[str, TableStructure], look: Look
     ) -> None:
-        (begun, coming), self._begun = self._begun, (None, None)
-        if not slices or slices[0] != begun:
-            coming = None
         for number, slice_ in enumerate(slices):
             if self.ended or self.give_way.is_set():
                 raise StopQuery
             self._wait_while_paused()
             begin = time.monotonic()
             self._counters.begins(slice_)
-            prepared = coming.result() if coming else self._start_reading(slice_, structures).result()
+            (begun, coming), self._begun = self._begun, (None, None)
+            if coming is None or slice_ != begun:
+                coming = self._start_reading(slice_, structures)
+            prepared = coming.result()
             read_s = time.monotonic() - begin
             following = slices[number + 1] if number + 1 < len(slices) else None
             if following is None:
                 following, structures = self._look_behind(slice_, structures, look)
-            coming = self._read_ahead(slice_, following, structures)
+            ahead = self._read_ahead(slice_, following, structures)
             applied = self._sink.apply(prepared)
             self._counters.applied(
                 slice_, self._sink.position, applied, read_s, time.monotonic() - begin - read_s
             )
-            self._begun = following, coming
+            self._begun = following, ahead
 
     def _look_behind(
         self, last: Slice, structures: Mapping[str, TableStructure], look: Look
