@@ -69,10 +69,10 @@ class ServerConnection(_Connection):
         with _one_kind_of_error():
             answer = self._read_packet().get_all_data()  # type: ignore[no-untyped-call]
             columns, parameters = unpack_from("<HH", answer, 5)
-            # Their definitions, and what ends these. There may be thousands, of which pymysql would make objects.
-            for _ in range(columns + bool(columns) + parameters + bool(parameters)):
-                header = self._read_bytes(4)
-                self._read_bytes(int.from_bytes(header[:3], "little"))
+            # Their definitions, and what ends these.
+            for count in (parameters, columns):
+                for _ in range(count + bool(count)):
+                    self._read_packet()  # type: ignore[no-untyped-call]
         return bytes(answer[1:5])
 
     def execute_prepared(self, number: bytes, values: bytes) -> Any:

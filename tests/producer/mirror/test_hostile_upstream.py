@@ -302,6 +302,43 @@ def test_a_statement_that_is_not_prepared_is_an_error_of_the_connection(mysql):
         connection.prepare(b"INSERT INTO t VALUES (?)")
 
 
+def prepared(*packets):
+    """The answer of a server that has prepared statement 7 with 300 parameters."""
+    numbered = enumerate((b"\0\7\0\0\0\0\0\x2c\1\0\0\0", *packets), 1)
+    return b"".join(framed(packet, number) for number, packet in numbered)
+
+
+def test_definitions_of_parameters_are_passed_over(mysql):
+    connection = ServerConnection(host="127.0.0.1", port=mysql.url.port, user="x")
+    mysql.prepared = prepared(*[b"\3def any"] * 300, b"\xfe\0\0\2\0")
+    assert connection.prepare(b"INSERT INTO t VALUES (?)") == b"\7\0\0\0"
+    assert connection.query("SELECT GTID_SUBSET") == 0
+
+
+@pytest.mark.parametrize(
+    ("answer", "error", "message"),
+    [
+        (
+            prepared(*[b"\3def"] * 9, b"\xff\x25\5#70100interrupted"),
+            pymysql.OperationalError,
+            "1317.*interrupted",
+        ),
+        (
+            prepared(*[b"\3def"] * 9) + framed(b"\xff\x1d\4shutdown", 0),
+            pymysql.OperationalError,
+            "2013.*Lost connection",
+        ),
+        (prepared(*[b"\3def"] * 9) + framed(b"\3def", 12), pymysql.InternalError, "got 12 expected 11"),
+    ],
+    ids=["error", "shutdown", "gap"],
+)
+def test_what_comes_instead_of_a_definition_is_an_error(mysql, answer, error, message):
+    connection = ServerConnection(host="127.0.0.1", port=mysql.url.port, user="x", read_timeout=20)
+    mysql.prepared = answer
+    with pytest.raises(error, match=message):
+        connection.prepare(b"INSERT INTO t VALUES (?)")
+
+
 def test_an_answer_without_an_end_is_given_up(mysql):
     connection = ServerConnection(host="127.0.0.1", port=mysql.url.port, user="x", max_answer=1 << 20)
     mysql.answers["endless"] = result_set([["a"]])[: -len(framed(b"\xfe\0\0\2\0", 1))] + b"".join(

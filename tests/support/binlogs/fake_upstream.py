@@ -16,7 +16,7 @@ FIRST = "mysql-bin.000001"
 _VERSIONS = {"mysql": "9.7.0-fake", "mariadb": "11.4.5-MariaDB-fake"}
 # LONG_PASSWORD, PROTOCOL_41, SECURE_CONNECTION, PLUGIN_AUTH, MULTI_RESULTS
 _CAPABILITIES = 0x1 | 0x200 | 0x8000 | 0x80000 | 0x20000
-_QUERY, _REGISTER, _DUMP = 0x03, 0x15, 0x12
+_QUERY, _REGISTER, _DUMP, _PREPARE = 0x03, 0x15, 0x12, 0x16
 _OK = b"\0\0\0\2\0\0\0"
 _EOF = b"\xfe\0\0\2\0"
 
@@ -67,6 +67,7 @@ class FakeUpstream:
         stream: the chunks of bytes that a dump sends. After the last one it sends nothing.
         greeting: sent first instead of a server's greeting.
         login: sent after the client's login instead of OK.
+        prepared: sent when a statement is to be prepared.
         asked: the queries that it received.
     """
 
@@ -75,6 +76,7 @@ class FakeUpstream:
         self.stream: Callable[[], Iterable[bytes]] = lambda: ()
         self.greeting: Callable[[], Iterable[bytes]] | None = None
         self.login: bytes = framed(_OK, 2)
+        self.prepared: bytes = framed(_OK, 1)
         self.asked: list[str] = []
         self.received: list[bytes] = []
         self._listener = socket.create_server(("127.0.0.1", 0))
@@ -130,7 +132,7 @@ class FakeUpstream:
 
     def _answer(self, command: bytes) -> bytes:
         if command[0] != _QUERY:
-            return framed(_OK, 1)
+            return self.prepared if command[0] == _PREPARE else framed(_OK, 1)
         text = command[1:].decode()
         self.asked.append(text)
         for part, answer in self.answers.items():
