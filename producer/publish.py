@@ -35,7 +35,6 @@ from producer.copy.state import (
     Replicated,
     Step,
 )
-from producer.decode.compiled.load import CompiledCode, Folder, no_folder
 from producer.decode.decode_rules import DecodeRules, LeftOut
 from producer.decode.epoch_stream import EpochStream
 from producer.decode.event_decoder import EventDecoder
@@ -59,6 +58,7 @@ from relay_store.layout.readers import Mark
 from relay_store.read.reader import RelayBlock, RelayReader
 from relay_store.read.tail import RelayTail
 from schemas.binlog.compiled.calls import WholeEvents
+from schemas.compiled.code import CompiledCode, Folder, no_folder
 from schemas.gtid.sets import parse_gtid_set
 from schemas.interpreter import tuned_interpreter
 from schemas.tables import TableFilter

@@ -10,7 +10,6 @@ from collections.abc import Callable
 import structlog
 from zlib_ng.zlib_ng import crc32
 
-from producer.decode.compiled.load import CompiledCode
 from producer.settings import RelaySettings
 from producer.upstream import packets
 from relay_store.layout.directory import file_number
@@ -26,6 +25,7 @@ from schemas.binlog.framing import (
     MAX_PACKET,
 )
 from schemas.binlog.groups import GroupScanner
+from schemas.compiled.code import CompiledCode
 from schemas.errors import RelayError, UpstreamError, Where
 from schemas.gtid.sets import Flavor, GtidTracker, MariadbGtidTracker
 

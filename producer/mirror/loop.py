@@ -17,7 +17,6 @@ from dataclasses import dataclass
 
 import structlog
 
-from producer.decode.compiled.load import CompiledCode, Folder, no_folder
 from producer.mirror.intake import Intake
 from producer.mirror.start import EARLIEST, MirrorStart, open_relay
 from producer.settings import RelaySettings
@@ -29,6 +28,7 @@ from relay_store.write.writer import RelayWriter
 from schemas import tally
 from schemas.access.server_url import ServerUrl
 from schemas.binlog.framing import FIRST_POSITION
+from schemas.compiled.code import CompiledCode, Folder, no_folder
 from schemas.errors import RelayError, TailraceError
 
 _POLL = 0.5  # seconds: how long a stop may take

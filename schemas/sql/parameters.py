@@ -8,14 +8,28 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from schemas.codegen import compile_function, indent
 from schemas.sql.literals import Filled, literal_lines, literal_names, place_lines
 from schemas.structure import Column, TableStructure
-from schemas.types import codec_of, with_tag
-from schemas.types.parameter import NAMES
+from schemas.types import codec_of, union_tags, with_tag
+from schemas.types.parameter import LEFT_OUT, NAMES, Parameter
 from schemas.wire.avro_schema import AFTER_AT
+
+if TYPE_CHECKING:
+    from schemas.compiled.library import Library
+    from schemas.sql.compiled.calls import CompiledValues
+
+# What is done once for some rows costs as much as the rest of so many.
+_FEW_ROWS = 16
+
+_libraries: list[Library] = []
+
+
+def use_compiled(library: Library) -> None:
+    """From now on this process makes values of many rows with compiled code."""
+    _libraries[:] = [library]
 
 
 class PreparedRows(NamedTuple):
@@ -84,10 +98,14 @@ def compile_parameters(
     """Generate a structure's functions; the arguments are those of ``compile_renderers``."""
     chosen = [column for column in structure.after_image if column.name in set(writable)]
     body, types = ["n = 0", f"p = {AFTER_AT + 1}"], b""
+    columns: list[tuple[int, ...]] = []
     for number, column in enumerate(structure.after_image):
         if column in chosen:
-            lines, type_ = _lines(column, f"s{number}", len(types) // 2)
-            types += type_
+            form = codec_of(column).parameter(column, f"s{number}", 1 if column.nullable else 0)
+            null = f"n |= {1 << len(types) // 2}; s{number} = b''"
+            lines = with_tag(column, form.lines, null)
+            types += form.type
+            columns.append(_fields(column, form))
         else:
             lines = literal_lines(column, f"s{number}")
         body += lines
@@ -99,7 +117,10 @@ def compile_parameters(
         f"add_values(b''.join(({joined})))",
     ]
 
-    def make(name: str, rest: list[str]) -> Callable[[Sequence[bytes]], PreparedRows]:
+    # Compiled code does not pass over columns that are not written.
+    is_known = len(chosen) == len(structure.after_image) and all(column[0] != LEFT_OUT for column in columns)
+
+    def make(name: str, rest: list[str], *, placed: bool) -> Callable[[Sequence[bytes]], PreparedRows]:
         lines = [
             "places = []; nulls = []; values = []",
             "add_place = places.append; add_null = nulls.append; add_values = values.append",
@@ -107,18 +128,43 @@ def compile_parameters(
             *indent([*body, *rest]),
             "return PreparedRows(places, nulls, values)",
         ]
-        return compile_function(name, "rows", lines, names, f"<{name} of {structure.name}>")
+        function = compile_function(name, "rows", lines, names, f"<{name} of {structure.name}>")
+        return _Values(function, columns, placed=placed) if is_known else function
 
     placeholders = [*(b"?" for _ in chosen), *(text for _, text in filled)]
     return Parameters(
         row=b"(" + b",".join(placeholders) + b")",
         types=types,
-        after=make("parameters", add),
-        placed=make("placed_parameters", [*place_lines(), "add_place(place)", *add]),
+        after=make("parameters", add, placed=False),
+        placed=make("placed_parameters", [*place_lines(), "add_place(place)", *add], placed=True),
     )
 
 
-def _lines(column: Column, target: str, number: int) -> tuple[list[str], bytes]:
-    """Return lines that read one Avro value at ``v[p]``, and the parameter's type."""
-    type_, lines = codec_of(column).parameter(column, target, 1 if column.nullable else 0)
-    return with_tag(column, lines, f"n |= {1 << number}; {target} = b''"), type_
+def _fields(column: Column, form: Parameter) -> tuple[int, ...]:
+    """Return the column's fields as ``schemas.sql.compiled.arrays`` names them."""
+    tag = union_tags(column)[0]
+    return form.form, tag[0] if tag else -1, column.nullable, form.detail
+
+
+class _Values:
+    """Makes values of many rows with compiled code, once there is some, and others with Python."""
+
+    def __init__(
+        self,
+        function: Callable[[Sequence[bytes]], PreparedRows],
+        columns: Sequence[tuple[int, ...]],
+        *,
+        placed: bool,
+    ) -> None:
+        self._function, self._columns, self._placed = function, columns, placed
+        self._compiled: CompiledValues | None = None
+
+    def __call__(self, rows: Sequence[bytes]) -> PreparedRows:
+        if _libraries and len(rows) >= _FEW_ROWS:
+            if self._compiled is None:
+                from schemas.sql.compiled.calls import CompiledValues
+
+                self._compiled = CompiledValues(_libraries[0], self._columns, placed=self._placed)
+            if (made := self._compiled(rows)) is not None:
+                return made
+        return self._function(rows)

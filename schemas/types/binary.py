@@ -17,8 +17,8 @@ from schemas.types.codec import (
     read_length,
     short_field,
 )
+from schemas.types.parameter import BIG_ENDIAN, COUNTED, UNSIGNED_LONGLONG, Parameter, counted_value
 from schemas.types.parameter import BLOB as BLOB_VALUE
-from schemas.types.parameter import UNSIGNED_LONGLONG, Parameter, counted_value
 
 # The COMPRESSED columns are MariaDB's.
 BLOB_COMPRESSED, VARCHAR_COMPRESSED = 140, 141
@@ -111,7 +111,7 @@ class Binary(Codec):
         ]
 
     def parameter(self, column: Column, target: str, branches: int) -> Parameter:
-        return Parameter(BLOB_VALUE, [*read_length("d"), counted_value(target)])
+        return Parameter(BLOB_VALUE, [*read_length("d"), counted_value(target)], COUNTED)
 
     def value(self, column: Column, target: str, branches: int) -> Lines:
         """Bytes."""
@@ -148,7 +148,8 @@ class Bit(Codec):
 
     def parameter(self, column: Column, target: str, branches: int) -> Parameter:
         """A number, as the literal."""
-        return Parameter(UNSIGNED_LONGLONG, [*read_length("d"), f"{target} = pack_Q(from_bytes(d, 'big'))"])
+        lines = [*read_length("d"), f"{target} = pack_Q(from_bytes(d, 'big'))"]
+        return Parameter(UNSIGNED_LONGLONG, lines, BIG_ENDIAN)
 
     def value(self, column: Column, target: str, branches: int) -> Lines:
         """An int, as in every comparison with BIT."""

@@ -10,7 +10,7 @@ from typing import Any
 from schemas.codegen import compile_function
 from schemas.structure import Column
 from schemas.types.codec import Codec, Lines, read_length, short_field
-from schemas.types.parameter import DECIMAL, Parameter, counted_value
+from schemas.types.parameter import DECIMAL, DECIMAL_TEXT, Parameter, counted_value
 from schemas.varint import encode_bytes
 
 NEWDECIMAL = 246
@@ -128,7 +128,7 @@ class Decimals(Codec):
             f"d = decimal_text(d, {column.meta & 0xFF:d}); l = len(d) << 1",
             counted_value(target),
         ]
-        return Parameter(DECIMAL, lines)
+        return Parameter(DECIMAL, lines, DECIMAL_TEXT, column.meta & 0xFF)
 
     def value(self, column: Column, target: str, branches: int) -> Lines:
         """A Decimal with all digits."""

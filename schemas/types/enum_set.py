@@ -6,7 +6,7 @@ from typing import Any
 
 from schemas.structure import Column, WrittenColumn
 from schemas.types.codec import Codec, Lines, number_field, read_length, text_predicate
-from schemas.types.parameter import LONGLONG, STRING, Parameter, counted_value
+from schemas.types.parameter import COUNTED, LONGLONG, STRING, Parameter, counted_value
 from schemas.varint import encode_bytes
 
 ENUM, SET = 247, 248
@@ -104,9 +104,10 @@ class EnumSet(Codec):
     def parameter(self, column: Column, target: str, branches: int) -> Parameter:
         """ENUM's error value has no form."""
         lines = read_length("d")
-        if column.code == ENUM:
-            lines.append(f"if d == {_error(column)!r}: raise NoParameter")
-        return Parameter(STRING, [*lines, counted_value(target)])
+        if column.code != ENUM:
+            return Parameter(STRING, [*lines, counted_value(target)], COUNTED)
+        lines.append(f"if d == {_error(column)!r}: raise NoParameter")
+        return Parameter(STRING, [*lines, counted_value(target)], COUNTED, len(_error(column)))
 
     def value(self, column: Column, target: str, branches: int) -> Lines:
         """The text, as servers show it."""

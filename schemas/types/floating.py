@@ -10,7 +10,7 @@ from typing import Any
 from schemas.structure import Column
 from schemas.types.codec import Codec, Lines, short_field
 from schemas.types.parameter import DOUBLE as DOUBLE_VALUE
-from schemas.types.parameter import Parameter
+from schemas.types.parameter import DOUBLE_BYTES, FLOAT_BYTES, Parameter
 
 FLOAT, DOUBLE = 4, 5
 _FLOAT, _DOUBLE = Struct("<f"), Struct("<d")
@@ -71,7 +71,7 @@ class Floating(Codec):
             "if not isfinite(d): raise ValueError(f'no server stores the number {d}')",
             f"{target} = pack_d(d)",
         ]
-        return Parameter(DOUBLE_VALUE, lines)
+        return Parameter(DOUBLE_VALUE, lines, FLOAT_BYTES if column.code == FLOAT else DOUBLE_BYTES)
 
     def value(self, column: Column, target: str, branches: int) -> Lines:
         """A float; for FLOAT the double that it equals."""

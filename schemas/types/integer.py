@@ -8,8 +8,9 @@ from typing import Any
 
 from schemas.structure import Column
 from schemas.types.codec import Codec, Lines, NumberLine, number_field
+from schemas.types.parameter import BIG_ENDIAN, UNSIGNED_LONGLONG, Parameter
 from schemas.types.parameter import LONGLONG as SIGNED_LONGLONG
-from schemas.types.parameter import UNSIGNED_LONGLONG, Parameter
+from schemas.types.parameter import NUMBER as NUMBER_FORM
 from schemas.varint import LOW, encode, read_lines
 
 TINY, SHORT, LONG, LONGLONG, INT24 = 1, 2, 3, 8, 9
@@ -93,9 +94,9 @@ class Integer(Codec):
     def parameter(self, column: Column, target: str, branches: int) -> Parameter:
         if column.code == LONGLONG and column.unsigned:
             lines = ["q = p + 1 + (v[p] >> 1)", f"{target} = pack_Q(from_bytes(v[p+1:q], 'big'))", "p = q"]
-            return Parameter(UNSIGNED_LONGLONG, lines)
+            return Parameter(UNSIGNED_LONGLONG, lines, BIG_ENDIAN)
         read = f"{target} = NUMBER[z] if z < 16384 else pack_q((z >> 1) ^ -(z & 1))"
-        return Parameter(SIGNED_LONGLONG, [*read_lines("z"), read])
+        return Parameter(SIGNED_LONGLONG, [*read_lines("z"), read], NUMBER_FORM)
 
     def value(self, column: Column, target: str, branches: int) -> Lines:
         """An int."""

@@ -15,7 +15,7 @@ from schemas.types.codec import NULL_MARK, Codec, Lines, any_field, read_counted
 from schemas.types.json_avro import json_avro
 from schemas.types.json_select import selected_avro, types_expression
 from schemas.types.json_sql import typed_literal
-from schemas.types.parameter import STRING, Parameter, counted_value
+from schemas.types.parameter import COUNTED, STRING, Parameter, counted_value
 from schemas.varint import encode_bytes
 
 JSON = 245
@@ -64,7 +64,7 @@ class Json(Codec):
     def parameter(self, column: Column, target: str, branches: int) -> Parameter:
         """A document with typed scalars has no form."""
         only = f"if t != {branches * 2}: raise NoParameter"
-        return Parameter(STRING, [only, *read_length("d"), counted_value(target)])
+        return Parameter(STRING, [only, *read_length("d"), counted_value(target)], COUNTED)
 
     def value(self, column: Column, target: str, branches: int) -> Lines:
         """MySQL's own text."""

@@ -12,6 +12,18 @@ from typing import Any, NamedTuple
 DOUBLE, LONGLONG, UNSIGNED_LONGLONG = b"\x05\0", b"\x08\0", b"\x08\x80"
 DECIMAL, BLOB, STRING = b"\xf6\0", b"\xfc\0", b"\xfe\0"
 
+# The forms that compiled code knows (``schemas/sql/compiled``): how a value begins and what is written.
+(
+    LEFT_OUT,  # none
+    NUMBER,  # a zig-zag value; 64 bits
+    BIG_ENDIAN,  # bytes, the highest first, with their length of one byte; 64 bits
+    FLOAT_BYTES,  # four bytes; the double
+    DOUBLE_BYTES,  # eight bytes; the same
+    COUNTED,  # bytes with their length; the same, unless they are as many NUL characters as the detail says
+    SHORT,  # bytes with their length of one byte; the same
+    DECIMAL_TEXT,  # two's complement bytes with their length; the text with as many decimals as the detail says
+) = range(8)
+
 #: LENGTH[2 * n]: how a value of n bytes begins; by Avro's zig-zag length
 LENGTH = [bytes((length >> 1,)) for length in range(2 * 251)]
 
@@ -21,10 +33,19 @@ class NoParameter(Exception):
 
 
 class Parameter(NamedTuple):
-    """The type of a column's values, and the lines that set a variable to a value's bytes."""
+    """How a column's values become those of a prepared statement.
+
+    Attributes:
+        type: their type.
+        lines: set a variable to a value's bytes.
+        form: how compiled code makes the same bytes. The value is that of the first union branch behind NULL's.
+        detail: a number that the form needs; -1 if it needs none.
+    """
 
     type: bytes
     lines: list[str]
+    form: int = LEFT_OUT
+    detail: int = -1
 
 
 def length_prefix(size: int) -> bytes:

@@ -10,7 +10,7 @@ from schemas.charsets.text import text_of
 from schemas.structure import Column
 from schemas.types.binary import read_value, value_field
 from schemas.types.codec import Codec, Lines, read_counted_field, read_length, text_predicate
-from schemas.types.parameter import STRING, Parameter, counted_value
+from schemas.types.parameter import COUNTED, STRING, Parameter, counted_value
 from schemas.varint import VARINT, encode_bytes
 
 #: length prefixes with their union tag: STRING_PREFIX[tag][length]
@@ -109,7 +109,7 @@ class Text(Codec):
     def parameter(self, column: Column, target: str, branches: int) -> Parameter:
         """Bytes in another character set than the session's have no form."""
         only = f"if t != {branches * 2}: raise NoParameter"
-        return Parameter(STRING, [*read_length("d"), only, counted_value(target)])
+        return Parameter(STRING, [*read_length("d"), only, counted_value(target)], COUNTED)
 
     def value(self, column: Column, target: str, branches: int) -> Lines:
         """Text, or bytes that only the servers can decode."""

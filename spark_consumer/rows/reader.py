@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 
+from schemas.compiled.code import CompiledCode
 from schemas.errors import DownstreamError, LogError, TailraceError
 from schemas.wire.epoch import OffsetRange
 from schemas.wire.log_records import FOREIGN, UNFIT, At, check_rows, no_record
@@ -110,10 +111,11 @@ class SliceReader(SliceRows):
 
     Args:
         log: finds out whether rows that cannot be read were deleted.
+        code: compiled code, which is loaded with the first slice of many rows.
     """
 
-    def __init__(self, executors: Executors, source: TopicReader, log: LogReader) -> None:
-        self._executors, self._source, self._log = executors, source, log
+    def __init__(self, executors: Executors, source: TopicReader, log: LogReader, code: CompiledCode) -> None:
+        self._executors, self._source, self._log, self._code = executors, source, log, code
 
     def results(self, slice_: Slice, work: Work, *, with_offsets: bool = False) -> list[Result]:
         """Return the results of ``work`` for all rows of a slice.
@@ -179,6 +181,7 @@ class SliceReader(SliceRows):
         if slice_.rows <= _FEW_ROWS:
             found = in_this_process(numbers, most, process)
         else:
+            self._code.load()
             found = self._executors(numbers, most, process, waits=waits)
         return next((one for one in found if isinstance(one, TaskFailure)), found)
 

@@ -6,6 +6,8 @@ import threading
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+from schemas.compiled.code import CompiledCode
+from schemas.sql.parameters import use_compiled
 from spark_consumer.apply.workers.spark_pool import workers
 from spark_consumer.epochs.epoch_transactions import TransactionReader
 from spark_consumer.epochs.fetch import TopicReader
@@ -19,6 +21,7 @@ from spark_consumer.job.run import Consumer, Queries
 from spark_consumer.rows.reader import Executors, SliceReader
 from spark_consumer.rules.config import ConsumerConfig
 from spark_consumer.sinks.sink import Sink
+from tailrace.artifacts.compiled import compiled_code
 from tailrace.assemble.sink import open_sink
 
 if TYPE_CHECKING:
@@ -53,7 +56,7 @@ def consumer(
             config.bootstrap_servers, config.rows_topic, group, config.kafka_security, config.retry_time
         )
         tasks = Executors()
-        rows = SliceReader(tasks, source, log)
+        rows = SliceReader(tasks, source, log, CompiledCode("consumer", compiled_code, use_compiled))
 
         def use_executors(session: SparkSession) -> None:
             from spark_consumer.rows.executors import on_executors

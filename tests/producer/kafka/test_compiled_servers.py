@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from producer.decode.compiled.load import CompiledCode
+from schemas.compiled.code import CompiledCode
 from tests.support.epochs.producer_case import Case
 from tests.support.paths import PROGRAMS
 from tests.support.waiting import wait_until

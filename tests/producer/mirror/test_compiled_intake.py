@@ -9,7 +9,6 @@ from typing import Any
 
 import pytest
 
-from producer.decode.compiled.load import CompiledCode, no_folder
 from producer.mirror.intake import Intake
 from producer.settings import RelaySettings
 from relay_store.layout import directory as layout
@@ -17,6 +16,7 @@ from relay_store.write.writer import RelayWriter
 from schemas.binlog import framing
 from schemas.binlog.compiled import calls
 from schemas.binlog.compiled.calls import Events, Packets
+from schemas.compiled.code import CompiledCode, no_folder
 from schemas.errors import TailraceError
 from schemas.gtid.sets import Flavor, empty_gtid_set
 from tests.support.binlogs.compiled import compiled_library

@@ -9,12 +9,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from producer.decode.compiled.load import CompiledCode, no_folder
 from producer.mirror.intake import Intake
 from producer.settings import RelaySettings
 from producer.upstream.packets import ServerSaid, slow_packet
 from relay_store.write.writer import RelayWriter
 from schemas.binlog import framing
+from schemas.compiled.code import CompiledCode, no_folder
 from schemas.errors import RelayError, UpstreamError
 from schemas.gtid.sets import MysqlGtidSet, MysqlGtidTracker
 from tests.support.binlogs.compiled import compiled_library

@@ -10,6 +10,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
 
+from schemas.compiled.code import CompiledCode, no_folder
 from schemas.errors import TailraceError
 from spark_consumer.apply.prepared import WorkerPart
 from spark_consumer.apply.workers.apply_part import run_parts
@@ -58,7 +59,7 @@ def consume(config: ConsumerConfig, epochs: int | None = None) -> None:
 def _apply(config: ConsumerConfig, sink: Sink[Any], log: LogReader, epochs: int | None) -> None:
     group = f"test-{config.prefix}-{sink.position.fencing_token}"
     source = TopicReader(config.bootstrap_servers, config.rows_topic, group)
-    sink.resume(SliceReader(Executors(), source, log))
+    sink.resume(SliceReader(Executors(), source, log, CompiledCode("consumer", no_folder)))
     found = list(log.epochs(resume_offset(sink.position, log)))[:epochs]
     known = log.structures(found[-1].record.epoch) if found else []
     structures = [SimpleNamespace(kind=STRUCTURE, fingerprint=v.fingerprint, text=v.structure) for v in known]

@@ -1,0 +1,1 @@
+"""Compiled code that makes the values of prepared statements from rows."""

@@ -1,0 +1,86 @@
+"""Calls the compiled code for many rows of one structure."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Sequence
+from itertools import accumulate
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from schemas.compiled.types import Argument, Numbers, Words
+from schemas.sql.compiled import arrays
+from schemas.sql.parameters import PreparedRows
+from schemas.types.parameter import DECIMAL_TEXT
+
+if TYPE_CHECKING:
+    from schemas.compiled.library import Library
+
+# The bytes of longer rows would rather be copied twice than once.
+_MOST_BYTES = 2 << 20
+# A value is at most so much longer than in the row.
+_MORE, _MORE_DECIMAL = 8, 80
+_SCRATCH_WORDS = 32
+
+
+class CompiledValues:
+    """Makes the values of one structure's rows. Threads may share it.
+
+    Args:
+        columns: of each column of the after image the fields that ``arrays`` names.
+        placed: whether the rows' places in the log are asked for.
+    """
+
+    def __init__(self, library: Library, columns: Sequence[tuple[int, ...]], *, placed: bool) -> None:
+        self._call, self._placed = library.function("parameters"), placed
+        self._columns = np.array(columns, np.int64)
+        decimals = sum(column[arrays.FORM] == DECIMAL_TEXT for column in columns)
+        self._more = len(columns) * _MORE + decimals * _MORE_DECIMAL
+        self._words = -(-len(columns) // arrays.WORD_BITS)
+        self._scratch = np.zeros(_SCRATCH_WORDS, np.uint64)
+        self._out = np.empty(0, np.uint8)
+        self._lock = threading.Lock()
+
+    def __call__(self, rows: Sequence[bytes]) -> PreparedRows | None:
+        """Return the values; None if Python has to make them."""
+        ends = list(accumulate(map(len, rows)))
+        if ends[-1] > _MOST_BYTES:
+            return None
+        count, size = len(ends), ends[-1] + len(ends) * self._more
+        data, row_ends = np.frombuffer(b"".join(rows), np.uint8), np.array(ends, np.int64)
+        asked = np.array([self._placed, 0], np.int64)
+        fields = np.empty((count, arrays.ROW_FIELDS), np.int64)
+        nulls = np.zeros((count, self._words), np.uint64)
+        with self._lock:
+            if len(self._out) < size:
+                self._out = np.empty(size, np.uint8)
+            self._call(data, row_ends, self._columns, asked, self._scratch, self._out, fields, nulls)
+            if asked[arrays.WRITTEN] < count:
+                return None
+            whole = self._out[: fields[-1, arrays.END]].tobytes()
+        value_ends = fields[:, arrays.END].tolist()
+        values = [whole[begin:end] for begin, end in zip([0, *value_ends], value_ends, strict=False)]
+        return PreparedRows(_places(fields) if self._placed else [], _masks(nulls), values)
+
+
+def _places(fields: Numbers) -> list[int]:
+    """See ``place_lines``."""
+    places = zip(fields[:, arrays.EPOCH].tolist(), fields[:, arrays.SEQ].tolist(), strict=True)
+    return [epoch << 40 | seq for epoch, seq in places]
+
+
+def _masks(nulls: Words) -> list[int]:
+    masks: list[int] = nulls[:, 0].tolist()
+    for word in range(1, nulls.shape[1]):
+        if nulls[:, word].any():
+            shift = word * arrays.WORD_BITS
+            masks = [mask | more << shift for mask, more in zip(masks, nulls[:, word].tolist(), strict=True)]
+    return masks
+
+
+def examples() -> tuple[Argument, ...]:
+    """Arguments of the compiled code, as examples of their types."""
+    data, numbers = np.zeros(1, np.uint8), np.zeros(1, np.int64)
+    table, words = np.zeros((1, 1), np.int64), np.zeros(1, np.uint64)
+    return data, numbers, table, numbers, words, data, table, np.zeros((1, 1), np.uint64)
