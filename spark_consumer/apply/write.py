@@ -6,6 +6,8 @@ import contextlib
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
+from itertools import chain
+from typing import NamedTuple, TypeVar
 
 import pymysql
 
@@ -24,9 +26,45 @@ from spark_consumer.target.server_errors import error_number, is_denied, is_lost
 from spark_consumer.target.session import Session
 
 _DUPLICATE = 1062
-# Statements that are sent together: each by itself would cost both sides half as much again as its work.
+# Statements that are sent together: alone a small one costs both sides up to half as much again as its work.
 _FEWEST, _MOST, _MOST_BYTES = 8, 500, 1 << 20
 _SAVEPOINT = b"SAVEPOINT tailrace"
+
+
+class _Merged(NamedTuple):
+    """A statement of compacted rows, and how it is run."""
+
+    table: TablePlan
+    statement: Statement
+    may_miss: bool = False
+    may_exceed: bool = False
+    in_place: bool = False
+
+    @property
+    def sql(self) -> bytes:
+        return self.statement.sql
+
+    @property
+    def rows(self) -> int:
+        return self.statement.rows
+
+    @property
+    def foreign_key_checks(self) -> bool:
+        return False
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether it changes exactly its rows, and is a text alone."""
+        special = self.may_miss or self.may_exceed or self.statement.different is not None
+        return self.statement.values is None and not special
+
+    def run(self, session: Session, where: Where) -> None:
+        """Run it alone."""
+        table, statement, may_miss, may_exceed, in_place = self
+        _run(session, table, where, statement, may_miss=may_miss, may_exceed=may_exceed, in_place=in_place)
+
+
+_Sent = TypeVar("_Sent", _Merged, OrderedStatement)
 
 
 def write(session: Session, writes: Writes, where: Where) -> None:
@@ -35,12 +73,13 @@ def write(session: Session, writes: Writes, where: Where) -> None:
     Raises:
         DownstreamError: a statement was refused, or changed other rows than the log implies.
     """
-    for table, statement in writes.deletes:
-        _run(session, table, where, statement, may_miss=table.safe)
-    for table, statement in writes.updates:
-        _run(session, table, where, statement, in_place=True)
-    for table, statement in writes.inserts:
-        _run(session, table, where, statement, may_exceed=table.gives_way)
+    deletes = (_Merged(table, one, may_miss=table.safe) for table, one in writes.deletes)
+    updates = (_Merged(table, one, in_place=True) for table, one in writes.updates)
+    inserts = (_Merged(table, one, may_exceed=table.gives_way) for table, one in writes.inserts)
+    for run in _sent_together(chain(deletes, updates, inserts), session.max_allowed_packet):
+        if len(run) < _FEWEST or not _all_run(session, run):
+            for each in run:
+                each.run(session, where)
     checks = False
     hanging: Cascades | None = None
     try:
@@ -63,11 +102,11 @@ def write(session: Session, writes: Writes, where: Where) -> None:
                 session.execute("SET SESSION foreign_key_checks = 0")
 
 
-def _sent_together(ordered: Iterable[OrderedStatement], max_packet: int) -> Iterator[list[OrderedStatement]]:
+def _sent_together(statements: Iterable[_Sent], max_packet: int) -> Iterator[list[_Sent]]:
     """Yield runs of plain statements with the same checks, and each other one by itself."""
-    run: list[OrderedStatement] = []
+    run: list[_Sent] = []
     size, most = 0, min(_MOST_BYTES, max_packet // 2)
-    for one in ordered:
+    for one in statements:
         joins = bool(run) and one.is_plain and one.foreign_key_checks == run[0].foreign_key_checks
         if run and (not joins or not run[0].is_plain or len(run) == _MOST or size + len(one.sql) > most):
             yield run
@@ -78,17 +117,24 @@ def _sent_together(ordered: Iterable[OrderedStatement], max_packet: int) -> Iter
         yield run
 
 
-def _all_run(session: Session, together: Sequence[OrderedStatement]) -> bool:
+def _all_run(session: Session, together: Sequence[_Sent]) -> bool:
     """Run plain statements that are sent together; whether each changed exactly its rows. If not, none is done."""
-    wanted = [0, *(one.rows for one in together)]
     try:
-        if session.execute_together([_SAVEPOINT, *(one.sql for one in together)]) == wanted:
+        _, *done = session.execute_together([_SAVEPOINT, *(one.sql for one in together)])
+        if all(
+            one.rows == (duplicates if _in_place(one) else affected)
+            for one, (affected, duplicates) in zip(together, done, strict=True)
+        ):
             return True
     except pymysql.MySQLError as error:
         if is_passing(error):
             raise
     session.execute(b"ROLLBACK TO " + _SAVEPOINT)
     return False
+
+
+def _in_place(one: _Merged | OrderedStatement) -> bool:
+    return isinstance(one, _Merged) and one.in_place
 
 
 def write_copied(session: Session, copied: Iterable[CopiedStatement], where: Where) -> None:

@@ -104,23 +104,32 @@ class Session:
         self._prepared[sql] = number  # the newest
         return int(connection.execute_prepared(number, values))
 
-    def execute_together(self, statements: Sequence[bytes]) -> list[int]:
-        """Run several statements that are sent as one text. Returns the number of affected rows of each.
+    def execute_together(self, statements: Sequence[bytes]) -> list[tuple[int, int]]:
+        """Run several statements that are sent as one text. Returns each one's numbers of affected rows and duplicates.
 
         The first error ends it, and none of the statements behind it runs. On MariaDB a statement that was killed may
         count as one without rows. Only here the server accepts several statements, so no text has more than it should.
         """
+        return [(affected, self.duplicates) for affected in self._together(statements)]
+
+    def rows_of_each(self, queries: Sequence[str]) -> list[Sequence[Row]]:
+        """Return all rows of each of several queries that are sent as one text. The first error ends it."""
+        connection: Any = self.connection
+        return [connection._result.rows for _ in self._together([query.encode() for query in queries])]
+
+    def _together(self, statements: Sequence[bytes]) -> Iterator[int]:
+        """Run statements, and yield the number of affected rows of each when the session knows its result."""
         connection: Any = self.connection
         self._set_option(_SEVERAL)
         try:
-            affected = [int(connection.query(b";".join(statements)))]
-            affected += [int(connection.next_result()) for _ in statements[1:]]
+            yield int(connection.query(b";".join(statements)))
+            for _ in statements[1:]:
+                yield int(connection.next_result())
         except BaseException:
             with contextlib.suppress(pymysql.MySQLError, OSError):
                 self._set_option(_SINGLE)
             raise
         self._set_option(_SINGLE)
-        return affected
 
     def _set_option(self, option: bytes) -> None:
         connection: Any = self.connection

@@ -14,7 +14,7 @@ from schemas.errors import NOTHING_APPLIED, DownstreamError, Where
 from schemas.quote import quoted
 from schemas.tables import QualifiedName
 from spark_consumer.target.crashed_tables import crashed
-from spark_consumer.target.server_errors import is_crashed
+from spark_consumer.target.server_errors import is_crashed, is_passing
 from spark_consumer.target.session import SQL_MODE, Flavor, Row, Session, error_number
 from spark_consumer.target.table import (
     ForeignKey,
@@ -175,8 +175,11 @@ def read_tables(
     there = [name for name in names if columns[name]]
     facts = (_KINDS, _UNIQUE_KEYS, _TRIGGERS)
     kinds, keys, triggers = (each.read(session, there) for each in facts)
+    texts = _definitions(session, there)
     return dict.fromkeys(names) | {
-        name: _table(session, name, columns[name], kinds[name], keys[name], triggers[name], in_family)
+        name: _table(
+            session, name, texts[name], columns[name], kinds[name], keys[name], triggers[name], in_family
+        )
         for name in there
     }
 
@@ -184,6 +187,7 @@ def read_tables(
 def _table(
     session: Session,
     name: QualifiedName,
+    text: str | None,
     columns: list[Row],
     kinds: list[Row],
     keys: list[Row],
@@ -192,7 +196,7 @@ def _table(
 ) -> TargetTable:
     triggers = _triggers(trigger_rows)
     try:
-        definition = _definition(session, name, triggers)
+        definition = _definition(text or _read_definition(session, name), triggers)
     except pymysql.MySQLError as error:
         if is_crashed(error):
             raise crashed(name, error, Where(table=".".join(name))) from error
@@ -216,10 +220,35 @@ def _table(
     )
 
 
-def _definition(session: Session, name: QualifiedName, triggers: Iterable[Trigger]) -> str:
-    """Return the table's definition as text. Raises MySQLError if the table does not exist."""
-    table = _COUNTER.sub("", str(session.rows("SHOW CREATE TABLE " + quoted(*name))[0][1]))
-    return "\n".join((table, *map(str, triggers)))
+def _definition(text: str, triggers: Iterable[Trigger]) -> str:
+    return "\n".join((_COUNTER.sub("", text), *map(str, triggers)))
+
+
+def _read_definition(session: Session, name: QualifiedName) -> str:
+    """Return the table's definition. Raises MySQLError if the table does not exist."""
+    return str(session.rows(_show(name))[0][1])
+
+
+def _show(name: QualifiedName) -> str:
+    return "SHOW CREATE TABLE " + quoted(*name)
+
+
+def _definitions(session: Session, names: Sequence[QualifiedName]) -> dict[QualifiedName, str | None]:
+    """Return the definitions of many tables, which are asked for together; None for those to ask for by themselves."""
+    found: dict[QualifiedName, str | None] = dict.fromkeys(names)
+    for first in range(0, len(names), _TOGETHER):
+        part = names[first : first + _TOGETHER]
+        if len(part) < _MANY:
+            continue
+        try:
+            rows = session.rows_of_each([_show(name) for name in part])
+        except pymysql.MySQLError as error:
+            if is_passing(error):
+                raise
+            # That of one table, which it is asked for again.
+            continue
+        found |= {name: str(its[0][1]) for name, its in zip(part, rows, strict=True)}
+    return found
 
 
 class TableAltered(DownstreamError):
@@ -257,9 +286,10 @@ def lock_tables(session: Session, expected: Mapping[QualifiedName, str]) -> None
                 _hold(session, [name])
             raise
     triggers = _TRIGGERS.read(session, names)
+    texts = _definitions(session, names)
     for name in names:
         try:
-            found = _definition(session, name, _triggers(triggers[name]))
+            found = _definition(texts[name] or _read_definition(session, name), _triggers(triggers[name]))
         except pymysql.MySQLError as error:
             if error_number(error) in _ABSENT:
                 raise TableAltered(name) from error

@@ -1,4 +1,4 @@
-"""Statements of tables in the upstream's order, which are sent together: the result is that of one after the other."""
+"""Statements that are sent together: the result is that of one after the other."""
 
 from __future__ import annotations
 
@@ -15,8 +15,10 @@ from spark_consumer.apply import write as write_module
 from spark_consumer.apply.prepared import Writes
 from spark_consumer.apply.write import _FEWEST, write
 from spark_consumer.plan.plan import ApplyMode, TablePlan
+from spark_consumer.plan.statements import Statement
 from spark_consumer.rows.ordered import OrderedStatement
 from spark_consumer.target.session import Session, closing, connect, transaction
+from spark_consumer.target.tables import TableAltered, lock_tables, read_tables
 from tests.support.epochs.fake_topic import integer
 from tests.support.names import own_name
 
@@ -111,8 +113,88 @@ def test_the_error_is_that_of_the_statement(
     assert downstream.execute(f"SELECT * FROM {db}.t") == [(1, "first")]
 
 
+def _merged(db: str, *statements: tuple[str, int]) -> tuple[tuple[TablePlan, Statement], ...]:
+    table = _ordered(db, "")[0].table
+    return tuple(
+        (table, Statement(sql.replace(" t ", f" {db}.t ").encode(), rows)) for sql, rows in statements
+    )
+
+
+def _five(first: int, *, tail: str = "") -> tuple[str, int]:
+    rows = ", ".join(f"({number}, '{TEXTS[number % len(TEXTS)]}')" for number in range(first, first + 5))
+    return f"INSERT INTO t VALUES {rows}{tail}", 5
+
+
+_CHANGE = " ON DUPLICATE KEY UPDATE s = 'changed'"
+
+
+def _writes(db: str, *more: tuple[str, int]) -> Writes:
+    """Deletes, changes in place and inserts of several rows each; ``more`` are among the inserts."""
+    deletes = [(f"DELETE FROM t WHERE id IN ({n}, {n + 1}, {n + 2})", 3) for n in range(0, 30, 3)]
+    updates = [_five(number, tail=_CHANGE) for number in range(30, 60, 5)]
+    inserts = [_five(number) for number in range(100, 125, 5)]
+    inserts[2:2] = more
+    return Writes(_merged(db, *deletes), _merged(db, *updates), _merged(db, *inserts))
+
+
+def test_compacted_rows_are_sent_together(
+    db: str, downstream: Database, session: Session, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    downstream.execute(f"INSERT INTO {db}.t VALUES " + ",".join(f"({n}, '')" for n in range(60)))
+    monkeypatch.setattr(write_module, "_run", None)
+    with transaction(session):
+        write(session, _writes(db), Where())
+    there = [(n, "changed") for n in range(30, 60)]
+    assert downstream.execute(f"SELECT * FROM {db}.t ORDER BY id") == [
+        *there, *((n, TEXTS[n % len(TEXTS)].replace("''", "'")) for n in range(100, 125))
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("code", "statement", "missing"),
+    [
+        ("TR603", ("DELETE FROM t WHERE id IN (31, 999)", 2), -1),
+        ("TR603", ("INSERT INTO t VALUES (1, 'a'), (2, 'b')", 1), -1),
+        ("TR604", ("INSERT INTO t VALUES (40, 'again')", 1), -1),
+        # Of a change in place the row must have been there: in the statement of 45 to 49 one is not.
+        ("TR603", ("INSERT INTO t VALUES (1, 'a')", 1), 47),
+    ],
+)
+def test_the_error_of_compacted_rows_is_that_of_the_statement(
+    db: str, downstream: Database, session: Session, code: str, statement: tuple[str, int], missing: int
+) -> None:
+    rows = [(n, "") for n in range(60) if n != missing]
+    downstream.execute(f"INSERT INTO {db}.t VALUES " + ",".join(f"({n}, '')" for n, _ in rows))
+    with pytest.raises(DownstreamError) as raised, transaction(session):
+        write(session, _writes(db, statement), Where())
+    assert raised.value.code == code
+    assert ("45" if missing >= 0 else statement[0][:6]) in str(raised.value)
+    assert downstream.execute(f"SELECT * FROM {db}.t ORDER BY id") == rows
+
+
+def test_definitions_of_many_tables_are_read_together(
+    db: str, downstream: Database, session: Session
+) -> None:
+    names = [(db, f"t{number}") for number in range(25)]
+    downstream.execute(*(f"CREATE TABLE {db}.{table} (id INT PRIMARY KEY)" for _, table in names))
+    downstream.execute(f"CREATE VIEW {db}.v AS SELECT 1", f"ALTER TABLE {db}.t7 COMMENT 'a;b'")
+    asked = [(db, "missing"), *names, (db, "v")]
+    single = {name: read_tables(session, [name], frozenset())[name] for name in asked}
+    assert read_tables(session, asked, frozenset()) == single
+    assert read_tables(session, names, frozenset()) == {name: single[name] for name in names}
+    definitions = {name: table.definition for name in names if (table := single[name]) is not None}
+    with transaction(session):
+        lock_tables(session, definitions)
+    for sql in (f"ALTER TABLE {db}.t3 COMMENT 'other'", f"DROP TABLE {db}.t3"):
+        downstream.execute(sql)
+        with pytest.raises(TableAltered) as raised, transaction(session):
+            lock_tables(session, definitions)
+        assert raised.value.where.table == f"{db}.t3"
+    assert session.value("SELECT 3") == 3
+
+
 def test_nothing_else_may_send_several(session: Session) -> None:
-    assert session.execute_together([b"DO 1", b"DO 2"]) == [0, 0]
+    assert session.execute_together([b"DO 1", b"DO 2"]) == [(0, 0), (0, 0)]
     with pytest.raises(pymysql.MySQLError):
         session.execute_together([b"DO 1", b"nothing", b"DO 2"])
     with pytest.raises(pymysql.ProgrammingError, match="syntax"):
