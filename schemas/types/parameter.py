@@ -20,7 +20,7 @@ DECIMAL, BLOB, STRING = b"\xf6\0", b"\xfc\0", b"\xfe\0"
     FLOAT_BYTES,  # four bytes; the double
     DOUBLE_BYTES,  # eight bytes; the same
     COUNTED,  # bytes with their length; the same, unless they are as many NUL characters as the detail says
-    SHORT,  # bytes with their length of one byte; the same
+    SHORT_COUNTED,  # bytes with their length of one byte; the same
     DECIMAL_TEXT,  # two's complement bytes with their length; the text with as many decimals as the detail says
 ) = range(8)
 

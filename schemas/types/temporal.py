@@ -13,7 +13,7 @@ from typing import Any
 
 from schemas.structure import Column
 from schemas.types.codec import Codec, Lines, short_field
-from schemas.types.parameter import SHORT, STRING, Parameter, counted_value
+from schemas.types.parameter import SHORT_COUNTED, STRING, Parameter, counted_value
 
 DATE, YEAR, NEWDATE, TIMESTAMP2, DATETIME2, TIME2 = 10, 13, 14, 17, 18, 19
 #: formats before 5.6; ``meta`` is the number of fraction digits from the table's definition, not from the binlog
@@ -242,7 +242,7 @@ class Temporal(Codec):
 
     def parameter(self, column: Column, target: str, branches: int) -> Parameter:
         read = "l = v[p]; q = p + 1 + (l >> 1); d = v[p+1:q]; p = q"
-        return Parameter(STRING, [read, counted_value(target)], SHORT)
+        return Parameter(STRING, [read, counted_value(target)], SHORT_COUNTED)
 
     def value(self, column: Column, target: str, branches: int) -> Lines:
         """The canonical text."""

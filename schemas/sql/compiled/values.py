@@ -30,7 +30,7 @@ from schemas.types.parameter import (
     DOUBLE_BYTES,
     FLOAT_BYTES,
     NUMBER,
-    SHORT,
+    SHORT_COUNTED,
 )
 from schemas.wire.avro_schema import AFTER_AT
 
@@ -200,7 +200,7 @@ def _value(b: Bytes, p: Int, stop: Int, column: Numbers, words: Words, out: Byte
     if z & np.uint64(1) or z >> np.uint64(1) > np.uint64(stop - p):
         return -1, o
     size = np.int64(z >> np.uint64(1))
-    if form in (BIG_ENDIAN, SHORT) and p > begin + 1:
+    if form in (BIG_ENDIAN, SHORT_COUNTED) and p > begin + 1:
         return -1, o
     if form == BIG_ENDIAN:
         number = np.uint64(0)
