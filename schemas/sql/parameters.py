@@ -19,17 +19,19 @@ from schemas.wire.avro_schema import AFTER_AT
 
 if TYPE_CHECKING:
     from schemas.compiled.library import Library
-    from schemas.sql.compiled.calls import CompiledValues
+    from schemas.sql.compiled.calls import CompiledValues, Layout
 
 # What is done once for some rows costs as much as the rest of so many.
 _FEW_ROWS = 16
 
-_libraries: list[Library] = []
+_compiled: list[CompiledValues] = []
 
 
 def use_compiled(library: Library) -> None:
     """From now on this process makes values of many rows with compiled code."""
-    _libraries[:] = [library]
+    from schemas.sql.compiled.calls import CompiledValues
+
+    _compiled[:] = [CompiledValues(library)]
 
 
 class PreparedRows(NamedTuple):
@@ -157,14 +159,14 @@ class _Values:
         placed: bool,
     ) -> None:
         self._function, self._columns, self._placed = function, columns, placed
-        self._compiled: CompiledValues | None = None
+        self._layout: Layout | None = None
 
     def __call__(self, rows: Sequence[bytes]) -> PreparedRows:
-        if _libraries and len(rows) >= _FEW_ROWS:
-            if self._compiled is None:
-                from schemas.sql.compiled.calls import CompiledValues
+        if _compiled and len(rows) >= _FEW_ROWS:
+            if self._layout is None:
+                from schemas.sql.compiled.calls import Layout
 
-                self._compiled = CompiledValues(_libraries[0], self._columns, placed=self._placed)
-            if (made := self._compiled(rows)) is not None:
+                self._layout = Layout(self._columns)
+            if (made := _compiled[0](rows, self._layout, placed=self._placed)) is not None:
                 return made
         return self._function(rows)

@@ -24,44 +24,54 @@ _MORE, _MORE_DECIMAL = 8, 80
 _SCRATCH_WORDS = 32
 
 
-class CompiledValues:
-    """Makes the values of one structure's rows. Threads may share it.
+class Layout:
+    """How the rows of one structure are laid out.
 
     Args:
         columns: of each column of the after image the fields that ``arrays`` names.
-        placed: whether the rows' places in the log are asked for.
     """
 
-    def __init__(self, library: Library, columns: Sequence[tuple[int, ...]], *, placed: bool) -> None:
-        self._call, self._placed = library.function("parameters"), placed
-        self._columns = np.array(columns, np.int64)
+    def __init__(self, columns: Sequence[tuple[int, ...]]) -> None:
+        self.columns = np.array(columns, np.int64)
+        self.words = -(-len(columns) // arrays.WORD_BITS)
         decimals = sum(column[arrays.FORM] == DECIMAL_TEXT for column in columns)
-        self._more = len(columns) * _MORE + decimals * _MORE_DECIMAL
-        self._words = -(-len(columns) // arrays.WORD_BITS)
+        #: how many bytes longer than in the log a row's values may be
+        self.more = len(columns) * _MORE + decimals * _MORE_DECIMAL
+
+
+class CompiledValues:
+    """Makes the values of rows of any structure. Threads may share it."""
+
+    def __init__(self, library: Library) -> None:
+        self._call = library.function("parameters")
         self._scratch = np.zeros(_SCRATCH_WORDS, np.uint64)
         self._out = np.empty(0, np.uint8)
         self._lock = threading.Lock()
 
-    def __call__(self, rows: Sequence[bytes]) -> PreparedRows | None:
-        """Return the values; None if Python has to make them."""
+    def __call__(self, rows: Sequence[bytes], layout: Layout, *, placed: bool) -> PreparedRows | None:
+        """Return the values; None if Python has to make them.
+
+        Args:
+            placed: whether the rows' places in the log are asked for.
+        """
         ends = list(accumulate(map(len, rows)))
         if ends[-1] > _MOST_BYTES:
             return None
-        count, size = len(ends), ends[-1] + len(ends) * self._more
+        count, size = len(ends), ends[-1] + len(ends) * layout.more
         data, row_ends = np.frombuffer(b"".join(rows), np.uint8), np.array(ends, np.int64)
-        asked = np.array([self._placed, 0], np.int64)
+        asked = np.array([placed, 0], np.int64)
         fields = np.empty((count, arrays.ROW_FIELDS), np.int64)
-        nulls = np.zeros((count, self._words), np.uint64)
+        nulls = np.zeros((count, layout.words), np.uint64)
         with self._lock:
             if len(self._out) < size:
                 self._out = np.empty(size, np.uint8)
-            self._call(data, row_ends, self._columns, asked, self._scratch, self._out, fields, nulls)
+            self._call(data, row_ends, layout.columns, asked, self._scratch, self._out, fields, nulls)
             if asked[arrays.WRITTEN] < count:
                 return None
             whole = self._out[: fields[-1, arrays.END]].tobytes()
         value_ends = fields[:, arrays.END].tolist()
         values = [whole[begin:end] for begin, end in zip([0, *value_ends], value_ends, strict=False)]
-        return PreparedRows(_places(fields) if self._placed else [], _masks(nulls), values)
+        return PreparedRows(_places(fields) if placed else [], _masks(nulls), values)
 
 
 def _places(fields: Numbers) -> list[int]:
