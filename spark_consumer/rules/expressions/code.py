@@ -50,6 +50,18 @@ class UnknownColumn(Exception):
     """The expression names a column that the table does not have."""
 
 
+def _is_whole_constant(kind: Type) -> bool:
+    return kind.kind is Kind.NULL or (kind.kind is Kind.INT and kind.constant is not None)
+
+
+def _may_share_bits(one: Type, other: Type) -> bool:
+    """Whether a signed and an unsigned number may differ, but not in their 64 bits."""
+    if one.kind is not Kind.INT or other.kind is not Kind.INT or one.unsigned == other.unsigned:
+        return False
+    constants = (kind.constant for kind in (one, other) if isinstance(kind.constant, int))
+    return all(not 0 <= constant < 1 << 63 for constant in constants)
+
+
 def _in_range(value: int, unsigned: bool) -> int:
     if 0 <= value <= _MASK if unsigned else -(1 << 63) <= value < 1 << 63:
         return value
@@ -354,6 +366,10 @@ class ExpressionCompiler:
         if len(node.operands) < 2:
             raise UnsupportedExpression("IN without values")
         first, *others = (self._value(operand) for operand in node.operands)
+        # MySQL then compares whole numbers by their bits.
+        by_bits = len(others) > 1 and not all(_is_whole_constant(kind) for _, kind in others)
+        if by_bits and any(_may_share_bits(first[1], kind) for _, kind in others):
+            raise UnsupportedExpression("IN with signed and unsigned numbers that are not all constants")
         found = self._same_way([self._compare("=", first, other) for other in others], "IN")
         any_true = " or ".join(found)
         any_null = " or ".join(f"{one} is None" for one in found)
