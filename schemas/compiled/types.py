@@ -27,3 +27,11 @@ def arrays_of(arguments: tuple[Argument, ...]) -> list[NDArray[Any]]:
     for argument in arguments:
         arrays += argument if isinstance(argument, tuple) else (argument,)
     return arrays
+
+
+def pieces(data: Bytes, ends: list[int]) -> list[bytes]:
+    """Cut the bytes at these ends."""
+    if not ends:
+        return []
+    whole = data[: ends[-1]].tobytes()
+    return [whole[begin:end] for begin, end in zip([0, *ends], ends, strict=False)]

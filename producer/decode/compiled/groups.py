@@ -12,7 +12,7 @@ from producer.decode.open_group import WholeGroups
 from producer.decode.plain_groups import BlockPart, Decoded, OpenRows, PlainGroups
 from producer.decode.rows_events import DecodedTable, KnownTables
 from producer.epochs.open_epoch import EpochLimits
-from schemas.compiled.types import Argument, Bytes
+from schemas.compiled.types import Argument, pieces
 from schemas.gtid.sets import Flavor
 
 if TYPE_CHECKING:
@@ -87,8 +87,8 @@ class CompiledGroups(PlainGroups):
             why == arrays.GAP_ENDS,
             why == arrays.EPOCH_IS_FULL,
             [self._groups(part.data, fields) for fields in out.groups[:groups].tolist()],
-            _pieces(out.keys, out.key_ends[:rows].tolist()),
-            _pieces(out.values, out.value_ends[:rows].tolist()),
+            pieces(out.keys, out.key_ends[:rows].tolist()),
+            pieces(out.values, out.value_ends[:rows].tolist()),
             out.moves[:moves].tolist(),
             [(table, rows) for table, rows in counts if table is not None],
         )
@@ -143,11 +143,3 @@ def examples() -> tuple[Argument, ...]:
     """Arguments of the walk, as examples of their types."""
     block = arrays.Block(np.zeros(1, np.uint8), np.zeros(1, np.int64), np.zeros(1, np.uint8))
     return block, table_arrays(KnownTables()), _output()
-
-
-def _pieces(data: Bytes, ends: list[int]) -> list[bytes]:
-    """Cut the bytes at these ends."""
-    if not ends:
-        return []
-    whole = data[: ends[-1]].tobytes()
-    return [whole[begin:end] for begin, end in zip([0, *ends], ends, strict=False)]

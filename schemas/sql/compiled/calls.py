@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from schemas.compiled.types import Argument, Numbers, Words
+from schemas.compiled.types import Argument, Numbers, Words, pieces
 from schemas.sql.compiled import arrays
 from schemas.sql.parameters import PreparedRows
 from schemas.types.parameter import DECIMAL_TEXT
@@ -68,9 +68,7 @@ class CompiledValues:
             self._call(data, row_ends, layout.columns, asked, self._scratch, self._out, fields, nulls)
             if asked[arrays.WRITTEN] < count:
                 return None
-            whole = self._out[: fields[-1, arrays.END]].tobytes()
-        value_ends = fields[:, arrays.END].tolist()
-        values = [whole[begin:end] for begin, end in zip([0, *value_ends], value_ends, strict=False)]
+            values = pieces(self._out, fields[:, arrays.END].tolist())
         return PreparedRows(_places(fields) if placed else [], _masks(nulls), values)
 
 

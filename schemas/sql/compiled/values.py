@@ -9,7 +9,7 @@ from __future__ import annotations
 import numpy as np
 
 from schemas.compiled.jit import compiled
-from schemas.compiled.memory import copied
+from schemas.compiled.memory import copied, little
 from schemas.compiled.types import Bool, Bytes, Int, Numbers, Word, Words
 from schemas.sql.compiled.arrays import (
     DETAIL,
@@ -83,9 +83,7 @@ def _length(out: Bytes, o: Int, size: Int) -> Int:
 @compiled
 def _double(b: Bytes, p: Int) -> Word:
     """The bits of the double that a FLOAT equals; those of a NaN where it is not sure."""
-    bits = np.uint64(0)
-    for k in range(4):
-        bits |= np.uint64(b[p + k]) << np.uint64(8 * k)
+    bits = little(b, p, 4)
     sign, exponent = bits >> np.uint64(31), bits >> np.uint64(23) & np.uint64(255)
     fraction = bits & np.uint64(0x7FFFFF)
     if exponent == 0 and fraction == 0:
@@ -181,12 +179,7 @@ def _value(b: Bytes, p: Int, stop: Int, column: Numbers, words: Words, out: Byte
         width = 4 if form == FLOAT_BYTES else 8
         if p + width > stop:
             return -1, o
-        bits = np.uint64(0)
-        if form == FLOAT_BYTES:
-            bits = _double(b, p)
-        else:
-            for k in range(8):
-                bits |= np.uint64(b[p + k]) << np.uint64(8 * k)
+        bits = _double(b, p) if form == FLOAT_BYTES else little(b, p, width)
         if not _is_finite(bits):
             return -1, o
         return p + width, _number(out, o, bits)
