@@ -171,11 +171,12 @@ def read_tables(
         DownstreamError: TR663, a table's files are damaged.
         pymysql.MySQLError
     """
-    columns = _COLUMNS.read(session, names)
-    there = [name for name in names if columns[name]]
+    # Before everything else: what is altered from here on differs from it when the table is locked.
+    texts = _definitions(session, names)
+    columns = _COLUMNS.read(session, [name for name in names if not _is_absent(texts[name])])
+    there = [name for name, its in columns.items() if its]
     facts = (_KINDS, _UNIQUE_KEYS, _TRIGGERS)
     kinds, keys, triggers = (each.read(session, there) for each in facts)
-    texts = _definitions(session, there)
     return dict.fromkeys(names) | {
         name: _table(
             session, name, texts[name], columns[name], kinds[name], keys[name], triggers[name], in_family
@@ -187,20 +188,18 @@ def read_tables(
 def _table(
     session: Session,
     name: QualifiedName,
-    text: str | None,
+    text: str | pymysql.MySQLError,
     columns: list[Row],
     kinds: list[Row],
     keys: list[Row],
     trigger_rows: list[Row],
     in_family: frozenset[QualifiedName],
 ) -> TargetTable:
+    if not isinstance(text, str):
+        if is_crashed(text):
+            raise crashed(name, text, Where(table=".".join(name))) from text
+        raise text
     triggers = _triggers(trigger_rows)
-    try:
-        definition = _definition(text or _read_definition(session, name), triggers)
-    except pymysql.MySQLError as error:
-        if is_crashed(error):
-            raise crashed(name, error, Where(table=".".join(name))) from error
-        raise
     kind, engine, transactions = (str(value or "") for value in (kinds[0][1:] if kinds else ("", "", "")))
     is_related = (name[0].lower(), name[1].lower()) in in_family
     return TargetTable(
@@ -209,7 +208,7 @@ def _table(
         _keys(keys),
         is_related,
         triggers,
-        definition,
+        _definition(text, triggers),
         kind == "SYSTEM VERSIONED",
         engine,
         # A sequence is written as a whole and BLACKHOLE stores nothing, so a repeated write does no harm.
@@ -224,31 +223,41 @@ def _definition(text: str, triggers: Iterable[Trigger]) -> str:
     return "\n".join((_COUNTER.sub("", text), *map(str, triggers)))
 
 
-def _read_definition(session: Session, name: QualifiedName) -> str:
-    """Return the table's definition. Raises MySQLError if the table does not exist."""
-    return str(session.rows(_show(name))[0][1])
-
-
 def _show(name: QualifiedName) -> str:
     return "SHOW CREATE TABLE " + quoted(*name)
 
 
-def _definitions(session: Session, names: Sequence[QualifiedName]) -> dict[QualifiedName, str | None]:
-    """Return the definitions of many tables, which are asked for together; None for those to ask for by themselves."""
-    found: dict[QualifiedName, str | None] = dict.fromkeys(names)
+def _definitions(
+    session: Session, names: Sequence[QualifiedName]
+) -> dict[QualifiedName, str | pymysql.MySQLError]:
+    """Read the tables' definitions, those of many together. One that cannot be read is the server's error."""
+    found: dict[QualifiedName, str | pymysql.MySQLError] = {}
     for first in range(0, len(names), _TOGETHER):
         part = names[first : first + _TOGETHER]
-        if len(part) < _MANY:
-            continue
         try:
-            rows = session.rows_of_each([_show(name) for name in part])
+            if len(part) >= _MANY:
+                rows = session.rows_of_each([_show(name) for name in part])
+                found |= {name: str(its[0][1]) for name, its in zip(part, rows, strict=True)}
+                continue
         except pymysql.MySQLError as error:
             if is_passing(error):
                 raise
             # That of one table, which it is asked for again.
-            continue
-        found |= {name: str(its[0][1]) for name, its in zip(part, rows, strict=True)}
+        found |= {name: _read_definition(session, name) for name in part}
     return found
+
+
+def _read_definition(session: Session, name: QualifiedName) -> str | pymysql.MySQLError:
+    try:
+        return str(session.rows(_show(name))[0][1])
+    except pymysql.MySQLError as error:
+        if is_passing(error):
+            raise
+        return error
+
+
+def _is_absent(text: str | pymysql.MySQLError) -> bool:
+    return not isinstance(text, str) and error_number(text) in _ABSENT
 
 
 class TableAltered(DownstreamError):
@@ -287,14 +296,12 @@ def lock_tables(session: Session, expected: Mapping[QualifiedName, str]) -> None
             raise
     triggers = _TRIGGERS.read(session, names)
     texts = _definitions(session, names)
-    for name in names:
-        try:
-            found = _definition(texts[name] or _read_definition(session, name), _triggers(triggers[name]))
-        except pymysql.MySQLError as error:
-            if error_number(error) in _ABSENT:
-                raise TableAltered(name) from error
-            raise
-        if found != expected[name]:
+    for name, text in texts.items():
+        if _is_absent(text):
+            raise TableAltered(name)
+        if not isinstance(text, str):
+            raise text
+        if _definition(text, _triggers(triggers[name])) != expected[name]:
             raise TableAltered(name)
 
 

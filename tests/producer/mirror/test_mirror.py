@@ -34,6 +34,7 @@ from tests.support.binlogs.mirroring import (
     mirroring,
     purge_upstream,
     relay_files,
+    settled_end,
     start_process,
     url_of,
     wait_for_mirror,
@@ -212,7 +213,7 @@ def test_a_start_at_current_mirrors_whole_files_and_says_where_to_begin(source, 
     root = tmp_path / "relay"
     work_on(source, 5)
     source.execute("FLUSH BINARY LOGS", "INSERT m.t (v) VALUES ('before')")
-    info = describe(url_of(source))
+    info = settled_end(source)
     with mirroring(source, root, start=MirrorStart(position="current")) as mirror:
         wait_for_mirror(mirror, source)
         source.execute("INSERT m.t (v) VALUES ('after')")
@@ -362,7 +363,7 @@ def test_the_first_commit_after_a_position_is_found(source, flavor):
 
 def test_the_upstream_describes_itself(source, flavor):
     source.execute("CREATE DATABASE m", "CREATE TABLE m.t (i INT)")
-    info = describe(url_of(source))
+    info = settled_end(source)
     assert info.flavor == flavor
     assert info.log_bin
     assert (info.binlog_format, info.row_image, info.row_metadata) == ("ROW", "FULL", "FULL")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+from collections.abc import Sequence
 from typing import Any
 
 import pymysql
@@ -9,8 +11,9 @@ import pytest
 
 from compose.databases import Database
 from schemas.access.server_url import ServerUrl
-from spark_consumer.target.session import closing, connect
-from spark_consumer.target.tables import TableAltered, TargetCatalog, lock_tables, read_table
+from spark_consumer.target.session import Row, Session, closing, connect
+from spark_consumer.target.table import TargetTable
+from spark_consumer.target.tables import TableAltered, TargetCatalog, lock_tables, read_table, read_tables
 
 #: databases whose names differ in case only, where the server distinguishes them
 DBS = ("many_tables", "Many_Tables")
@@ -85,3 +88,68 @@ def test_tables_locked_together_are_not_altered(server: Database) -> None:
                 read = read_table(session, name)
                 assert read is not None
                 definitions[name] = read.definition
+
+
+def _read_while_altered(
+    session: Session, names: list[tuple[str, str]], at: int, alter: Any
+) -> tuple[dict[tuple[str, str], TargetTable | None], bool]:
+    """Read tables, and alter one behind the query of this number. Return whether there was one."""
+    done = 0
+
+    def counted(query: Any) -> Any:
+        def run(*args: Any) -> Sequence[Row]:
+            nonlocal done
+            found: Sequence[Row] = query(*args)
+            if done == at:
+                alter()
+            done += 1
+            return found
+
+        return run
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(session, "rows", counted(session.rows))
+        patch.setattr(session, "rows_of_each", counted(session.rows_of_each))
+        return read_tables(session, names, frozenset()), done > at
+
+
+@pytest.mark.parametrize(
+    ("server", "count", "step"),
+    [
+        ("downstream_mysql", 1, 1),
+        ("downstream_mysql", 20, 1),
+        ("downstream_mariadb", 1, 1),
+        # It is asked for the columns, keys and triggers of each table.
+        ("downstream_mariadb", 20, 11),
+    ],
+    indirect=["server"],
+)
+def test_what_is_altered_while_it_is_read_is_not_locked(server: Database, count: int, step: int) -> None:
+    """A plan with the keys of one moment and the definition of another could change another row."""
+    names = _make(server)[:count]
+    db, table = name = names[0]
+    changes = (
+        "ADD UNIQUE KEY k (b)",
+        "DROP KEY k",
+        "MODIFY a INT",
+        "MODIFY a VARCHAR(9)",
+        "ADD c INT",
+        "DROP c",
+    )
+    at, was_altered, refused = 0, True, 0
+    with closing(connect(ServerUrl.parse(server.url()))) as session:
+        while was_altered:
+            for change in changes:
+                alter = functools.partial(server.execute, f"ALTER TABLE {db}.{table} {change}")
+                found, was_altered = _read_while_altered(session, names, at, alter)
+                session.execute("BEGIN")
+                try:
+                    lock_tables(session, {one.name: one.definition for one in found.values() if one})
+                except TableAltered:
+                    refused += 1
+                else:
+                    assert found[name] == read_table(session, name)
+                session.execute("ROLLBACK")
+            at += step
+    assert at > 4
+    assert refused > len(changes)
