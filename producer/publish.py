@@ -35,6 +35,7 @@ from producer.copy.state import (
     Replicated,
     Step,
 )
+from producer.decode import documents
 from producer.decode.decode_rules import DecodeRules, LeftOut
 from producer.decode.epoch_stream import EpochStream
 from producer.decode.event_decoder import EventDecoder
@@ -273,8 +274,10 @@ class Publisher:
 
     def _use(self, library: Library, reader: RelayReader, stream: EpochStream) -> None:
         """Let compiled code do most of the work."""
+        from producer.decode.compiled.documents import CompiledDocuments
         from producer.decode.compiled.groups import CompiledGroups
 
+        documents.use(CompiledDocuments(library).text)
         reader.whole_events = WholeEvents(library)
         # Where a GTID set ends the run, each group is looked at in order.
         if not stream.has_stop:

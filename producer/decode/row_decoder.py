@@ -13,8 +13,8 @@ from functools import cached_property
 from struct import Struct, calcsize
 from typing import Any, NamedTuple
 
+from producer.decode.documents import json_avro, json_patched
 from producer.epochs.open_epoch import Headers
-from producer.events.json_diff import json_patched
 from schemas.codegen import compile_function, indent
 from schemas.errors import DecodeError
 from schemas.structure import Column, TableStructure
@@ -128,13 +128,13 @@ def _compile(structure: TableStructure, header: bytes, kind: str, body: list[str
         "UPDATE": header + b"\x02u\x02",
         # `after` is null, then comes `before`
         "DELETE": header + b"\x02d\x00\x02",
-        "json_patched": json_patched,
         "lacks_document": lacks_document,
     }
     for i, column in enumerate(structure.columns):
         names |= codec_of(column).names
         for prefix in ("a", "o"):
             names |= constants_of(column, f"{prefix}{i}")
+    names |= {"json_avro": json_avro, "json_patched": json_patched}
     for form in set(_READ.findall("\n".join(body))):
         names[f"read_{form}"] = Struct("<" + form).unpack_from
     return compile_function(kind, _PARAMETERS, body, names, f"<{kind} rows of {structure.name}>")

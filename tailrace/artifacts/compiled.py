@@ -64,7 +64,7 @@ def _compile(folder: Path) -> None:
 
 
 def _build(folder: Path) -> None:
-    from producer.decode.compiled import groups, walk
+    from producer.decode.compiled import documents, groups, json_diff, walk
     from schemas.binlog.compiled import calls, events
     from schemas.compiled.build import build
     from schemas.sql.compiled import calls as sql_calls
@@ -76,6 +76,7 @@ def _build(folder: Path) -> None:
         {
             "walk": (walk.walk, walked),
             "fill_index": (walk.fill_index, walked[1:2]),
+            "document": (json_diff.document, documents.examples()),
             "whole_events": (events.whole_events, about_events["whole_events"]),
             "packets": (events.packets, about_events["packets"]),
             "parameters": (values.parameters, sql_calls.examples()),

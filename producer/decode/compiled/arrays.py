@@ -58,6 +58,13 @@ LEAST_POWER, _MOST_POWER = -292, 324
 # Fields of an open container of JSON.
 (JSON_KIND, JSON_START, JSON_COUNT, JSON_INDEX, JSON_KEYS, JSON_ENTRIES, JSON_FIELDS) = range(7)
 JSON_DEPTH = 100
+# Fields of a node, a value of a document that is changed: its kind, where it is, whether that is in its entry, where
+# its document ends; the node that came with that document, and for that one how many bytes were not read yet; how many
+# containers it is in, which one, its first value and its next neighbor (-1: none), and where its name is (-1: none).
+(NODE_KIND, NODE_AT, NODE_IS_INLINE, NODE_END, NODE_SOURCE, NODE_LEFT, NODE_DEPTH, NODE_PARENT, NODE_FIRST, NODE_NEXT,
+ NODE_NAME_AT, NODE_NAME_SIZE, NODE_FIELDS) = range(13)  # fmt: skip
+#: ``NODE_FIRST`` of a value whose own values are not nodes
+NODE_UNREAD = -2
 
 
 def _powers() -> Words:

@@ -22,7 +22,7 @@ from schemas.compiled.jit import compiled
 from schemas.compiled.memory import copied, little
 from schemas.compiled.types import Bool, Bytes, Int, Numbers, Word, Words
 
-_LARGE_OBJECT, _LARGE_ARRAY = 1, 3
+_LARGE_OBJECT, LARGE_ARRAY = 1, 3
 _LITERAL, _INT16, _UINT16, _INT32, _UINT32, _INT64, _UINT64, _DOUBLE, _STRING = range(4, 13)
 _MAX_READ_SIGNED = (1 << 32) - 1
 _LITERALS = np.frombuffer(b"nulltruefalse", np.uint8)
@@ -150,7 +150,7 @@ def double(b: Bytes, p: Int, out: Bytes, o: Int, powers: Words) -> Int:
 
 
 @compiled
-def _quoted(b: Bytes, p: Int, size: Int, out: Bytes, o: Int) -> Int:
+def quoted(b: Bytes, p: Int, size: Int, out: Bytes, o: Int) -> Int:
     """Write a string in quotes; -1 if it is not UTF-8."""
     if not is_ascii(b, p, size) and not is_utf8(b, p, p + size):
         return np.int64(-1)
@@ -225,7 +225,7 @@ def _scalar(
         left -= length
         if length > end - at or left < 0:
             return fault
-        return _quoted(b, at, length, out, o), left
+        return quoted(b, at, length, out, o), left
     if kind == _LITERAL:
         if at >= end or b[at] > 2:
             return fault
@@ -254,21 +254,118 @@ def _scalar(
 
 
 @compiled
-def _open(kind: Int, b: Bytes, start: Int, end: Int, left: Int, stack: Numbers, depth: Int) -> Int:
+def open_container(kind: Int, b: Bytes, start: Int, end: Int, left: Int, stack: Numbers, depth: Int) -> Int:
     """Begin a container; the bytes that are left, -1 if it is damaged."""
-    is_large, is_object = kind & 1, kind <= _LARGE_OBJECT
-    size = 4 if is_large else 2
+    key_size = 0 if kind > _LARGE_OBJECT else 6 if kind & 1 else 4
+    size = 4 if kind & 1 else 2
     if start < 0 or start + 2 * size > end or depth >= JSON_DEPTH:
         return np.int64(-1)
     count = np.int64(little(b, start, size))
-    entries = start + 2 * size + (count * (size + 2) if is_object else 0)
-    left -= 2 * size + count * (1 + size + (size + 2 if is_object else 0))
+    entries = start + 2 * size + count * key_size
+    left -= 2 * size + count * (1 + size + key_size)
     if left < 0 or entries + count * (1 + size) > end:
         return np.int64(-1)
     opened = stack[depth]
     opened[JSON_KIND], opened[JSON_START], opened[JSON_COUNT], opened[JSON_INDEX] = kind, start, count, 0
     opened[JSON_KEYS], opened[JSON_ENTRIES] = start + 2 * size, entries
     return left
+
+
+@compiled
+def is_object(kind: Int) -> Bool:
+    return kind <= _LARGE_OBJECT
+
+
+@compiled
+def child(b: Bytes, opened: Numbers, index: Int) -> tuple[Int, Int, Bool]:
+    """Of a value in an open container: its kind, where it is, and whether that is in its entry."""
+    size = 4 if opened[JSON_KIND] & 1 else 2
+    entry = opened[JSON_ENTRIES] + index * (1 + size)
+    kind = np.int64(b[entry])
+    if kind in (_LITERAL, _INT16, _UINT16) or (size == 4 and kind in (_INT32, _UINT32)):
+        return kind, entry + 1, True
+    return kind, opened[JSON_START] + np.int64(little(b, entry + 1, size)), False
+
+
+@compiled
+def name(b: Bytes, opened: Numbers, index: Int, end: Int, left: Int) -> tuple[Int, Int, Int]:
+    """Where the name of a member of an open object is, its size, and the bytes that are left; -1 if it is damaged."""
+    size = 4 if opened[JSON_KIND] & 1 else 2
+    entry = opened[JSON_KEYS] + index * (size + 2)
+    at, length = opened[JSON_START] + np.int64(little(b, entry, size)), np.int64(little(b, entry + size, 2))
+    return at, length, np.int64(-1) if at + length > end else left - length
+
+
+@compiled
+def named(b: Bytes, at: Int, size: Int, out: Bytes, o: Int) -> Int:
+    """Write a member's name; -1 if it is not UTF-8."""
+    o = quoted(b, at, size, out, o)
+    if o >= 0:
+        out[o] = 58
+        out[o + 1] = _SPACE
+        o += 2
+    return o
+
+
+@compiled
+def separated(out: Bytes, o: Int) -> Int:
+    """Write what is between two values of a container."""
+    out[o] = _COMMA
+    out[o + 1] = _SPACE
+    return o + 2
+
+
+@compiled
+def bracket(kind: Int, closes: Bool, out: Bytes, o: Int) -> Int:
+    """Write the begin or the end of a container."""
+    out[o] = (123 if is_object(kind) else 91) + (2 if closes else 0)
+    return o + 1
+
+
+@compiled
+def value_text(
+    kind: Int, b: Bytes, at: Int, end: Int, left: Int, is_inline: Bool, out: Bytes, o: Int, stack: Numbers,
+    depth: Int, powers: Words,
+) -> tuple[Int, Int]:  # fmt: skip
+    """Write a value that is inside of so many containers; returns like ``_scalar``."""
+    fault = np.int64(-1), left
+    if kind > LARGE_ARRAY:
+        return _scalar(kind, b, at, end, left, is_inline, out, o, powers)
+    left = open_container(kind, b, at, end, left, stack, depth)
+    if left < 0:
+        return fault
+    outermost = depth
+    depth += 1
+    o = bracket(kind, False, out, o)
+    while depth > outermost:
+        opened = stack[depth - 1]
+        kind, index = opened[JSON_KIND], opened[JSON_INDEX]
+        if index == opened[JSON_COUNT]:
+            o = bracket(kind, True, out, o)
+            depth -= 1
+            continue
+        opened[JSON_INDEX] += 1
+        if index:
+            o = separated(out, o)
+        if is_object(kind):
+            at, length, left = name(b, opened, index, end, left)
+            if left < 0:
+                return fault
+            o = named(b, at, length, out, o)
+            if o < 0:
+                return fault
+        kind, at, is_inline = child(b, opened, index)
+        if kind > LARGE_ARRAY:
+            o, left = _scalar(kind, b, at, end, left, is_inline, out, o, powers)
+            if o < 0 or left < 0:
+                return fault
+            continue
+        left = open_container(kind, b, at, end, left, stack, depth)
+        if left < 0:
+            return fault
+        depth += 1
+        o = bracket(kind, False, out, o)
+    return o, left
 
 
 @compiled
@@ -279,62 +376,11 @@ def json_text(b: Bytes, begin: Int, end: Int, out: Bytes, o: Int, stack: Numbers
     """
     if begin == end:
         return copied(_LITERALS, 0, 4, out, o)
-    kind, left = np.int64(b[begin]), end - begin
-    if kind > _LARGE_ARRAY:
-        o, left = _scalar(kind, b, begin + 1, end, left, False, out, o, powers)
-        return o if left >= 0 else np.int64(-1)
-    left = _open(kind, b, begin + 1, end, left, stack, 0)
-    if left < 0:
-        return np.int64(-1)
-    depth = 1
-    out[o] = 123 if kind <= _LARGE_OBJECT else 91
-    o += 1
-    while depth:
-        opened = stack[depth - 1]
-        kind, start, index = opened[JSON_KIND], opened[JSON_START], opened[JSON_INDEX]
-        is_large, is_object = kind & 1, kind <= _LARGE_OBJECT
-        if index == opened[JSON_COUNT]:
-            out[o] = 125 if is_object else 93
-            o += 1
-            depth -= 1
-            continue
-        opened[JSON_INDEX] += 1
-        size = 4 if is_large else 2
-        if index:
-            out[o] = _COMMA
-            out[o + 1] = _SPACE
-            o += 2
-        if is_object:
-            entry = opened[JSON_KEYS] + index * (size + 2)
-            at, length = start + np.int64(little(b, entry, size)), np.int64(little(b, entry + size, 2))
-            left -= length
-            if left < 0 or at + length > end:
-                return np.int64(-1)
-            o = _quoted(b, at, length, out, o)
-            if o < 0:
-                return o
-            out[o] = 58
-            out[o + 1] = _SPACE
-            o += 2
-        entry = opened[JSON_ENTRIES] + index * (1 + size)
-        child, at = np.int64(b[entry]), start + np.int64(little(b, entry + 1, size))
-        is_inline = child in (_LITERAL, _INT16, _UINT16)
-        if is_large and child in (_INT32, _UINT32):
-            is_inline = True
-        if is_inline:
-            at = entry + 1
-        if child > _LARGE_ARRAY:
-            o, left = _scalar(child, b, at, end, left, is_inline, out, o, powers)
-            if o < 0 or left < 0:
-                return np.int64(-1)
-            continue
-        left = _open(child, b, at, end, left, stack, depth)
-        if left < 0:
-            return np.int64(-1)
-        depth += 1
-        out[o] = 123 if child <= _LARGE_OBJECT else 91
-        o += 1
-    return o
+    left = end - begin
+    o, left = value_text(
+        np.int64(b[begin]), b, begin + 1, end, left, False, out, o, stack, np.int64(0), powers
+    )
+    return o if left >= 0 else np.int64(-1)
 
 
 @compiled

@@ -11,6 +11,8 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+from producer.decode import documents
+from producer.decode.compiled.documents import CompiledDocuments
 from producer.decode.compiled.groups import CompiledGroups
 from producer.decode.decode_rules import DecodeRules
 from producer.decode.duplicate_filter import duplicate_filter
@@ -71,6 +73,12 @@ def compiled_groups(flavor: Flavor) -> PlainGroups:
     return CompiledGroups(flavor, compiled_library())
 
 
+@cache
+def compiled_documents() -> CompiledDocuments:
+    """What makes documents' texts, made once."""
+    return CompiledDocuments(compiled_library())
+
+
 def epochs(
     blocks: Sequence[RelayBlock],
     flavor: Flavor,
@@ -96,6 +104,7 @@ def epochs(
         prepared_in(root),
     )  # fmt: skip
     found, rows = Epochs(), _Rows()
+    documents.use(compiled_documents().text if compiled else None)
     if compiled:
         decoder.plain = _Counted(compiled_groups(flavor), found)
     first = blocks[0]
