@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import threading
 import time
 
@@ -12,14 +11,14 @@ from spark_consumer.epochs.log_reader import LogReader
 from spark_consumer.epochs.start import resume_offset
 from spark_consumer.epochs.tracker import MemoryVersions, TrackerOutput, learn, tracked
 from spark_consumer.job.batches import BatchRunner, Look, StopQuery
+from spark_consumer.job.spare_cores import has_spare_cores
 from spark_consumer.rules.config import ConsumerConfig
 
 _MAX_EPOCHS = 100
 # The executors share a larger transaction that is not applied in runs, also if they are not there yet.
 _LARGE_EPOCH_ROWS = 200_000
-# With fewer cores Spark's start takes them from what is being applied, and has no others for its executors.
-_ENOUGH_CORES = 4
-_LONGEST_WAIT, _IDLE = 600.0, 5.0  # seconds of work, and without any, before it starts
+# Seconds of work, and without any, before Spark starts on few cores, which it takes from what is being applied.
+_LONGEST_WAIT, _IDLE = 600.0, 5.0
 _POLL, _MOMENT = 0.05, 0.01  # seconds
 _log = structlog.get_logger()
 
@@ -72,7 +71,7 @@ class DirectBatches:
         for one in self._log.structures(position.epoch):
             learn(versions, f"{one.db}.{one.table}", one.fingerprint, one.epoch, one.structure)
         _log.info("applies_directly", epoch=position.epoch)
-        enough = len(os.sched_getaffinity(0)) >= _ENOUGH_CORES
+        enough = has_spare_cores()
         latest = time.monotonic() + (0 if enough else _LONGEST_WAIT)
         idle = time.monotonic() + (0 if enough else _IDLE)
         with self._log.following(offset) as read:

@@ -26,6 +26,7 @@ from spark_consumer.job.direct import DirectBatches
 from spark_consumer.job.driver_worker import is_awaited_in_vain
 from spark_consumer.job.jvm.process import JVM_TIMEOUT, JvmLost, jvm_end, lost
 from spark_consumer.job.progress import Counters
+from spark_consumer.job.spare_cores import has_spare_cores
 from spark_consumer.rows.failures import SparkFailed, explain
 from spark_consumer.rows.slice_rows import SliceRows
 from spark_consumer.rules.config import ConsumerConfig
@@ -165,7 +166,7 @@ class Queries:
             if not self._config.applies_directly:
                 if (spark := self._await_spark()) is None:
                     return None
-                self._use_executors(spark)
+                self._share_rows(spark)
             self._sink.resume(self._rows)
             if self._stop_condition.reached(self._sink.position):
                 return None
@@ -224,8 +225,13 @@ class Queries:
 
     def _micro_batch(self, spark: SparkSession, frame: DataFrame, number: int) -> None:
         # By now the executors' workers have started.
-        self._use_executors(spark)
+        self._share_rows(spark)
         self._runner(frame, number)
+
+    def _share_rows(self, spark: SparkSession) -> None:
+        # On few cores this process reads and renders rows with a third of the CPU, in compiled code.
+        if has_spare_cores() or not spark.sparkContext.master.startswith("local"):
+            self._use_executors(spark)
 
     def _without_jvm(self, ended: str) -> TailraceError:
         deadline = time.monotonic() + self._config.pause_time
