@@ -52,6 +52,21 @@ class LogReader:
         with self._reading(self._log.rows_topic) as rows:
             return all(rows.bounds(partition)[0] == 0 for partition in rows.partitions())
 
+    def has_open_rows(self) -> bool:
+        """Return whether rows are there that the producer has not committed yet; False if nobody knows."""
+        try:
+            # For a read_committed reader an open transaction is the end.
+            with (
+                self._reading(self._log.rows_topic) as committed,
+                self._reading(self._log.rows_topic, isolation="read_uncommitted") as rows,
+            ):
+                return any(
+                    committed.bounds(partition)[1] < rows.bounds(partition)[1]
+                    for partition in committed.partitions()
+                )
+        except LogError:
+            return False
+
     def epochs(self, start: int | None = None) -> Iterator[LoggedEpoch]:
         """Yield the epochs from offset ``start`` (default: the first kept) to the current end of the log.
 
@@ -109,11 +124,12 @@ class LogReader:
             yield from found.records(start)
 
     @contextmanager
-    def _reading(self, topic: str, fetch_wait: float = _NO_WAIT) -> Iterator[CommittedTopic]:
+    def _reading(
+        self, topic: str, fetch_wait: float = _NO_WAIT, isolation: str = "read_committed"
+    ) -> Iterator[CommittedTopic]:
+        settings = {**self._settings, "isolation.level": isolation}
         try:
-            with CommittedTopic(
-                self._settings, topic, self._refusal, _TIMEOUT, fetch_wait=fetch_wait
-            ) as found:
+            with CommittedTopic(settings, topic, self._refusal, _TIMEOUT, fetch_wait=fetch_wait) as found:
                 yield found
         except KafkaException as error:
             raise _unreadable(topic, error.args[0]) from error

@@ -93,8 +93,17 @@ class DirectBatches:
                 if output is not None:
                     self._apply(output, look)
                     idle = time.monotonic() + (0 if enough else _IDLE)
-                if (now := time.monotonic()) > latest or (output is None and now > idle):
+                if self.spark_may_start.is_set():
+                    continue
+                now = time.monotonic()
+                if now > latest:
                     self.spark_may_start.set()
+                elif output is None and now > idle:
+                    # A large transaction may be on its way.
+                    if self._log.has_open_rows():
+                        idle = now + _IDLE
+                    else:
+                        self.spark_may_start.set()
 
     def _apply(self, output: TrackerOutput, look: Look) -> None:
         """Apply epochs, or wait until Spark has."""

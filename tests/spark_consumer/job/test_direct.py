@@ -20,6 +20,7 @@ from schemas.access.server_url import ServerUrl
 from schemas.errors import DownstreamError, LogError
 from schemas.structure import TableStructure
 from schemas.wire.epoch import TableChanged
+from spark_consumer.epochs.log_reader import LogReader
 from spark_consumer.epochs.position import Position
 from spark_consumer.epochs.slices import Slice
 from spark_consumer.job.jvm.process import lost
@@ -120,6 +121,35 @@ def test_a_log_that_ends_before_spark_is_there_needs_none(
     topic.epoch(insert(table(name), {"id": 500, "v": 0}))
     consumer(replace(config, until_caught_up=True), NEVER).run(threading.Event())
     assert_applied_once(downstream, topic, 501)
+
+
+@pytest.mark.servers
+def test_spark_does_not_start_while_a_transaction_is_on_its_way(
+    topic: FakeTopic,
+    config: ConsumerConfig,
+    downstream: Database,
+    name: str,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("os.sched_getaffinity", lambda pid: {0, 1})
+    monkeypatch.setattr("spark_consumer.job.direct._IDLE", 0.2)
+    asked = threading.Event()
+    looks: list[bool] = []
+    look = LogReader.has_open_rows
+
+    def noted(log: LogReader) -> bool:
+        looks.append(look(log))
+        return looks[-1]
+
+    monkeypatch.setattr(LogReader, "has_open_rows", noted)
+    with topic.open_rows(10), running(config, asked.set) as it:
+        wait_until(lambda: len(looks) > 3 or it.failures, "it has looked several times")
+        assert all(looks)
+        assert not asked.is_set()
+    with running(config, asked.set) as it:
+        wait_until(lambda: asked.is_set() or it.failures, "Spark starts")
+    assert it.failures == []
+    assert looks[-1] is False
 
 
 @pytest.mark.servers

@@ -5,7 +5,8 @@ from __future__ import annotations
 import io
 import time
 import zlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import Any
@@ -152,6 +153,18 @@ class FakeTopic:
     def gtids(self) -> str:
         """The executed set after the last epoch."""
         return f"{UUID}:1-{self.transactions}" if self.transactions else ""
+
+    @contextmanager
+    def open_rows(self, rows: int) -> Iterator[None]:
+        """Have records in the rows topic that are not committed, and that are aborted at the block's end."""
+        self._producer.begin_transaction()
+        for number in range(rows):
+            self._producer.produce(
+                f"{self.prefix}.rows", b"of an open epoch", partition=number % self.partitions
+            )
+        self._producer.flush()
+        yield
+        self._producer.abort_transaction(30)
 
     def ddl(self, statement: str, kind: str, *tables: TableChanged, **settings: Any) -> EpochCommitted:
         """Write an epoch with one DDL."""
