@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
@@ -123,7 +123,7 @@ class TableStructure:
         return {
             "db": self.db,
             "table": self.table,
-            "columns": [asdict(c) for c in self.columns],
+            "columns": [dict(vars(c)) for c in self.columns],
             "key": list(self.key),
             # Full images leave these out, so their text is as short as possible.
             **{side: list(names) for side, names in images.items() if names is not None},

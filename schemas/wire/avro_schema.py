@@ -11,7 +11,7 @@ from hashlib import blake2b
 from typing import Any
 
 import fastavro
-from fastavro.schema import fingerprint, to_parsing_canonical_form
+from fastavro.schema import to_parsing_canonical_form
 
 from schemas.structure import Column, TableStructure
 from schemas.types import avro_type
@@ -119,8 +119,26 @@ def row_schema(structure: TableStructure) -> RowSchema:
 
 
 def schema_fingerprint(schema: dict[str, Any]) -> bytes:
-    """The CRC-64-AVRO fingerprint of a schema's parsing canonical form, little-endian as on the wire."""
-    return bytes.fromhex(fingerprint(to_parsing_canonical_form(schema), "CRC-64-AVRO"))
+    """The CRC-64-AVRO fingerprint of a schema's parsing canonical form, little-endian as on the wire.
+
+    fastavro makes the table anew for each fingerprint, which took 0.5 ms of a thousand tables each.
+    """
+    crc = _EMPTY
+    for byte in to_parsing_canonical_form(schema).encode():
+        crc = crc >> 8 ^ _CRC[(crc ^ byte) & 0xFF]
+    return crc.to_bytes(8, "little")
+
+
+def _crc(byte: int) -> int:
+    for _ in range(8):
+        byte = byte >> 1 ^ (_EMPTY if byte & 1 else 0)
+    return byte
+
+
+_EMPTY = (
+    0xC15D213AA4D7A795  # of no bytes, and the polynomial. Source: the Avro specification, Schema Fingerprints
+)
+_CRC = tuple(map(_crc, range(256)))
 
 
 def read_record(schema: Any, data: bytes) -> Any:

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import json
 import traceback
 
 import pytest
+from fastavro.schema import fingerprint, to_parsing_canonical_form
 from hypothesis import given
 from hypothesis import strategies as st
 
 from schemas.codegen import compile_function
+from schemas.structure import Column, TableStructure
 from schemas.varint import VARINT, encode, encode_slow, read_lines, read_more
+from schemas.wire.avro_schema import row_schema
 from schemas.wire.rows import (
     HEADER_SIZE,
     PART,
@@ -22,6 +26,14 @@ from schemas.wire.rows import (
 )
 
 NAMES = st.binary(min_size=8, max_size=8) | st.binary(min_size=4, max_size=4)
+
+
+@given(st.lists(st.text("aZ_é9", min_size=1, max_size=9), min_size=1, unique=True), st.text())
+def test_fingerprints_are_those_of_the_library(names: list[str], charset: str) -> None:
+    columns = tuple(Column(name, "varchar(9)", 15, 36, True, charset=charset) for name in names)
+    found = row_schema(TableStructure("d", names[0], columns, (names[-1],)))
+    canonical = to_parsing_canonical_form(json.loads(found.text))
+    assert found.fingerprint.hex() == fingerprint(canonical, "CRC-64-AVRO")
 
 
 @given(st.lists(st.tuples(st.binary(max_size=60), st.integers(1, 70))))
