@@ -135,9 +135,8 @@ def _crc(byte: int) -> int:
     return byte
 
 
-_EMPTY = (
-    0xC15D213AA4D7A795  # of no bytes, and the polynomial. Source: the Avro specification, Schema Fingerprints
-)
+# Of no bytes, and the polynomial. Source: the Avro specification, Schema Fingerprints.
+_EMPTY = 0xC15D213AA4D7A795
 _CRC = tuple(map(_crc, range(256)))
 
 

@@ -63,6 +63,9 @@ JSON_DEPTH = 100
 # containers it is in, which one, its first value and its next neighbor (-1: none), and where its name is (-1: none).
 (NODE_KIND, NODE_AT, NODE_IS_INLINE, NODE_END, NODE_SOURCE, NODE_LEFT, NODE_DEPTH, NODE_PARENT, NODE_FIRST, NODE_NEXT,
  NODE_NAME_AT, NODE_NAME_SIZE, NODE_FIELDS) = range(13)  # fmt: skip
+# What is asked for of one document, and what came of it: the sizes of the document, of its diffs (-1: there are none),
+# and of its text (-1: it is left to Python).
+DOCUMENT_SIZE, DIFFS_SIZE, TEXT_SIZE, DOCUMENT_FIELDS = range(4)
 #: ``NODE_FIRST`` of a value whose own values are not nodes
 NODE_UNREAD = -2
 

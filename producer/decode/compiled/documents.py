@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from producer.decode.compiled import arrays, json_diff
+from producer.decode.compiled import arrays
 from schemas.compiled.types import Argument
 
 if TYPE_CHECKING:
@@ -40,20 +40,20 @@ class CompiledDocuments:
             asked = self._asked
             self._data[:size] = document
             if diffs is None:
-                asked[json_diff.DIFFS_SIZE] = -1
+                asked[arrays.DIFFS_SIZE] = -1
             else:
                 self._data[size:behind] = diffs
-                asked[json_diff.DIFFS_SIZE] = behind - size
-            asked[json_diff.DOCUMENT_SIZE] = size
+                asked[arrays.DIFFS_SIZE] = behind - size
+            asked[arrays.DOCUMENT_SIZE] = size
             self._call(*self._arguments)
-            written = asked[json_diff.TEXT_SIZE]
+            written = asked[arrays.TEXT_SIZE]
             return None if written < 0 else self._out[:written].tobytes()
 
 
 def _arguments(size: int, nodes: int) -> tuple[NDArray[Any], ...]:
     return (
         np.empty(size, np.uint8),
-        np.zeros(json_diff.ASKED_FIELDS, np.int64),
+        np.zeros(arrays.DOCUMENT_FIELDS, np.int64),
         np.empty(_GROWTH * (size + 1), np.uint8),
         np.empty((nodes, arrays.NODE_FIELDS), np.int64),
         np.empty((arrays.JSON_DEPTH, arrays.JSON_FIELDS), np.int64),

@@ -8,6 +8,8 @@ from __future__ import annotations
 import numpy as np
 
 from producer.decode.compiled.arrays import (
+    DIFFS_SIZE,
+    DOCUMENT_SIZE,
     JSON_COUNT,
     NODE_AT,
     NODE_DEPTH,
@@ -22,6 +24,7 @@ from producer.decode.compiled.arrays import (
     NODE_PARENT,
     NODE_SOURCE,
     NODE_UNREAD,
+    TEXT_SIZE,
 )
 from producer.decode.compiled.json_text import (
     LARGE_ARRAY,
@@ -42,9 +45,6 @@ from schemas.compiled.types import Bytes, Int, Numbers, Words
 _REPLACE, _INSERT, _REMOVE = range(3)
 _DOLLAR, _DOT, _QUOTE, _BACKSLASH, _OPEN, _CLOSE, _ZERO, _NINE = 36, 46, 34, 92, 91, 93, 48, 57
 _MOST_DIGITS = 9
-#: of what ``document`` is asked: sizes of the document and of its diffs, -1: there are none; and of the text, -1: see
-#: ``json_text``
-DOCUMENT_SIZE, DIFFS_SIZE, TEXT_SIZE, ASKED_FIELDS = range(4)
 
 
 @compiled
@@ -210,8 +210,9 @@ def _apply(
     if operation == _REPLACE:
         _take(b, nodes, found, begin, end, depth)
         return count
-    behind = nodes[found, NODE_NEXT]
-    if operation == _INSERT:
+    if operation == _REMOVE:
+        behind = nodes[found, NODE_NEXT]
+    else:
         if (name_at >= 0 and found >= 0) or count == len(nodes):
             return np.int64(-1)
         _take(b, nodes, count, begin, end, depth)
