@@ -208,11 +208,15 @@ def write_ordered(session: Session, one: OrderedStatement, where: Where) -> None
     run(Statement(last, one.rows), may_miss=one.may_find_no_row, may_exceed=exceed)
 
 
-def _execute(session: Session, table: TablePlan, statement: Statement) -> int:
+def _execute(session: Session, table: TablePlan, statement: Statement, *, in_place: bool) -> int:
+    """Run a statement; return the number of affected rows, of changes in place that of rows that were there."""
+
     def run() -> int:
         if statement.values is None:
-            return session.execute(statement.sql)
-        return session.execute_prepared(statement.sql, statement.values)
+            affected = session.execute(statement.sql)
+        else:
+            affected = session.execute_prepared(statement.sql, statement.values)
+        return session.duplicates if in_place else affected
 
     try:
         return run()
@@ -258,9 +262,7 @@ def _run(
             found = int(session.value(statement.different.decode(errors="surrogateescape")))
             if found != statement.rows:
                 raise _other_rows(counted(found, "different row"), statement, place)
-        affected = _execute(session, table, statement)
-        if in_place:
-            affected = session.duplicates
+        affected = _execute(session, table, statement, in_place=in_place)
     except pymysql.MySQLError as error:
         if is_passing(error):
             raise

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, replace
@@ -24,8 +25,14 @@ from spark_consumer.rules.rules import Rules
 from spark_consumer.target.compatibility import incompatibilities
 from spark_consumer.target.members import written_column
 from spark_consumer.target.row_locator import BY_KEY, RowLocator, RowMatch, locator_of, misses_in_lists
-from spark_consumer.target.table import TargetTable
+from spark_consumer.target.table import TargetColumn, TargetTable
 from spark_consumer.target.versioned import keeps_history
+
+# All letters of such a member differ in such a collation, but for their case.
+_PLAIN_MEMBER = re.compile("[A-Za-z0-9]+(?:_[A-Za-z0-9]+)*")
+_PLAIN_COLLATION = re.compile(
+    "[a-z0-9]+_(?:bin|general_ci|0900_a[is]_c[is]|unicode(?:_520)?_ci|uca1400_a[is]_c[is])|latin1_swedish_ci"
+)
 
 
 class ApplyMode(Enum):
@@ -368,7 +375,7 @@ def _plan_table(
         # No foreign key acts when a row is inserted.
         any_order=not ordered and not merged and locator.find is RowMatch.KEY,
         by_predicate=misses_in_lists(structure, target, locator),
-        in_place=target.flavor if not merged and _in_place(structure, target, locator) else None,
+        in_place=target.flavor if not merged and _in_place(target, locator) else None,
         by_image=by_image,
     )
     # Report unsupported expressions here, not on an executor.
@@ -382,19 +389,29 @@ def _as_written(structure: TableStructure, target: TargetTable) -> TableStructur
     return structure if columns == structure.columns else replace(structure, columns=columns)
 
 
-def _in_place(structure: TableStructure, target: TargetTable, locator: RowLocator) -> bool:
+def _in_place(target: TargetTable, locator: RowLocator) -> bool:
     """Whether INSERT … ON DUPLICATE KEY UPDATE can only find the row with the upstream's key, and sets all its values.
 
-    The values of these types are not taken over as they are: a server may refuse an ENUM's 0, or write JSON anew.
+    A server takes ENUM and SET over as text, and finds the first of members that are alike to the collation.
     """
-    types = {column.base for column in structure.columns} | {column.type.base for column in target.columns}
     return (
         locator.find is RowMatch.KEY
         and len(target.keys) == 1
         and not target.keys[0].nullable
         and target.engine.lower() == "innodb"
         and not target.versioned
-        and not types & {"enum", "set", "json"}
+        and not any(_are_alike(column) for column in target.columns)
+    )
+
+
+def _are_alike(column: TargetColumn) -> bool:
+    """Whether the column's collation may find one of its members where another one is meant, or one for index 0."""
+    members = column.type.members
+    if not members:
+        return False
+    differ = len({member.lower() for member in members}) == len(members)
+    return not (
+        differ and all(map(_PLAIN_MEMBER.fullmatch, members)) and _PLAIN_COLLATION.fullmatch(column.collation)
     )
 
 

@@ -11,7 +11,9 @@ import pytest
 
 from compose.databases import Database
 from schemas.errors import ConfigError, DownstreamError
-from schemas.structure import TableStructure
+from schemas.structure import Column, TableStructure
+from schemas.types.enum_set import ENUM, SET
+from schemas.types.json_type import JSON
 from spark_consumer.apply.applier import Applier
 from spark_consumer.rows.render import UnevaluableRow
 from spark_consumer.rules.config import ConsumerConfig
@@ -291,3 +293,78 @@ def test_values_of_a_second_unique_key_change_hands(downstream: Database, db: st
     made = apply_rows(applier, config, _moved(table, 1, None), _moved(table, 2, 1), _moved(table, 3, 2))
     assert not made.writes.updates
     assert downstream.execute(f"SELECT id, v FROM {db}.t ORDER BY id") == [(1, None), (2, 1), (3, 2)]
+
+
+MEMBERS = ("new", "paid", "sent_back")
+
+
+def _members_table(downstream: Database, db: str, *members: str, collation: str) -> TableStructure:
+    listed = ",".join(f"'{member}'" for member in members)
+    definition = ", ".join(f"{name} {kind}({listed}) COLLATE {collation}" for name, kind in KINDS.items())
+    downstream.execute(
+        # In strict mode alike members are refused.
+        "SET SESSION sql_mode = ''",
+        f"CREATE TABLE {db}.t (id INT PRIMARY KEY, {definition}, doc JSON)",
+        f"INSERT INTO {db}.t VALUES (1, 1, 1, '[0]'), (2, 1, 1, '[0]'), (3, 1, 1, '[0]')",
+    )
+    codes = {"e": ENUM, "s": SET}
+    columns = (
+        Column(name, f"{kind}({listed})", codes[name], 1, True, charset="utf8mb4", members=members)
+        for name, kind in KINDS.items()
+    )
+    doc = Column("doc", "json", JSON, 4, True)
+    return TableStructure(db, "t", (integer("id"), *columns, doc), ("id",))
+
+
+KINDS = {"e": "enum", "s": "set"}
+OLD = {"e": "new", "s": "new", "doc": "[0]"}
+
+
+def _set(table: TableStructure, id_: int, e: str | None, s: str | None, doc: Any) -> Any:
+    return update(table, {"id": id_, **OLD}, {"id": id_, "e": e, "s": s, "doc": doc})
+
+
+@pytest.mark.parametrize("collation", ["utf8mb4_general_ci", "utf8mb4_bin"])
+def test_members_and_documents_are_changed_in_place(
+    downstream: Database, db: str, channel: Channel, collation: str
+) -> None:
+    table = _members_table(downstream, db, *MEMBERS, collation=collation)
+    applier, config = channel()
+    changes = [
+        _set(table, 1, "paid", "paid,sent_back", '{"a": 1.50, "b": [-0.0, 1e300, null]}'),
+        # Index 0, the value of an invalid member.
+        _set(table, 2, "", "", '"x"'),
+        _set(table, 3, "sent_back", None, None),
+    ]
+    made = apply_rows(applier, config, *changes)
+    assert [one.rows for _, one in made.writes.updates] == [3]
+    rows = downstream.execute(f"SELECT id, e + 0, s + 0, doc FROM {db}.t ORDER BY id")
+    assert [(int(id_), int(e), s if s is None else int(s)) for id_, e, s, _ in rows] == [
+        (1, 2, 6),
+        (2, 0, 0),
+        (3, 3, None),
+    ]
+    downstream.execute(f"CREATE TABLE {db}.u LIKE {db}.t", f"INSERT INTO {db}.u (id, doc) VALUES (1, '[0]')")
+    apply_rows(applier, config, _set(replace(table, table="u"), 1, None, None, changes[0].after["doc"]))
+    [[written]] = downstream.execute(f"SELECT doc FROM {db}.u")
+    assert [doc for _, _, _, doc in rows] == [written, '"x"', None]
+
+
+@pytest.mark.parametrize(
+    ("members", "collation"),
+    [
+        (("new", "ñ", "n"), "utf8mb4_general_ci"),
+        (("new", "New"), "utf8mb4_bin"),
+        (("new", ""), "utf8mb4_bin"),
+        (("new", "y", "i"), "utf8mb4_lithuanian_ci"),
+    ],
+)
+def test_members_that_may_be_alike_are_not_changed_in_place(
+    downstream: Database, db: str, channel: Channel, members: tuple[str, ...], collation: str
+) -> None:
+    table = _members_table(downstream, db, *members, collation=collation)
+    applier, config = channel()
+    made = apply_rows(applier, config, *(_set(table, n, members[-1], members[-1], "{}") for n in (1, 2, 3)))
+    assert not made.writes.updates
+    rows = downstream.execute(f"SELECT e + 0 FROM {db}.t")
+    assert [int(e) for (e,) in rows] == [len(members)] * 3
