@@ -8,23 +8,9 @@ from typing import Any
 
 from schemas.codegen import compile_function, indent
 from schemas.structure import Column, TableStructure
-from schemas.types import codec_of, union_tags
-from schemas.types.json_avro import read_typed
-from schemas.varint import read_lines, read_more
 from schemas.wire.avro_schema import AFTER_AT, OP_AT
+from schemas.wire.row_columns import SKIP_NAMES, skip_lines
 from schemas.wire.rows import key_prefix
-
-_READ_LONG = read_lines("l")
-# Lines that skip a value, by Avro type.
-_SKIP = {
-    "int": _READ_LONG,
-    "long": _READ_LONG,
-    "float": ["p += 4"],
-    "double": ["p += 8"],
-    "string": [*_READ_LONG, "p += l >> 1"],
-    "bytes": [*_READ_LONG, "p += l >> 1"],
-    "map": ["p = read_typed(v, p)[2]"],
-}
 
 
 @lru_cache(maxsize=1024)
@@ -34,8 +20,7 @@ def compile_check(structure: TableStructure) -> Callable[[bytes, bytes], None]:
     It raises ValueError or LookupError unless the key is the key of the row in the value.
     """
     names: dict[str, Any] = {
-        "read_more": read_more,
-        "read_typed": read_typed,
+        **SKIP_NAMES,
         "WRITTEN": frozenset(b"\x02" + op + b"\x02" for op in (b"c", b"r", b"u")),
         "DELETED": b"\x02d\0\x02",
         "PREFIX": key_prefix(structure),
@@ -60,7 +45,7 @@ def _same(structure: TableStructure, image: Sequence[Column]) -> list[str]:
     parts: list[str] = []
     last = max((numbers[name] for name in structure.key), default=-1)
     for number, column in enumerate(image[: last + 1]):
-        lines += [f"p{number} = p", *_skip(column)]
+        lines += [f"p{number} = p", *skip_lines(column)]
         parts.append(f"v[p{number}:p{number + 1}]")
     chosen = [numbers[name] for name in structure.key]
     if not chosen:
@@ -74,17 +59,3 @@ def _same(structure: TableStructure, image: Sequence[Column]) -> list[str]:
         f"p{last + 1} = p",
         f"if k != {found}: raise ValueError('its key belongs to another row')",
     ]
-
-
-def _skip(column: Column) -> list[str]:
-    tags, types = union_tags(column)[0], codec_of(column).avro(column)
-    kinds = [kind if isinstance(kind, str) else str(kind["type"]) for kind in types]
-    if not tags:
-        return _SKIP[kinds[0]]
-    first = 1 if column.nullable else 0
-    lines = (
-        ["t = v[p]; p += 1", "if not t: pass"] if column.nullable else ["t = v[p]; p += 1", "if t < 0: pass"]
-    )
-    for number, kind in enumerate(kinds, first):
-        lines += [f"elif t == {number * 2}:", *indent(_SKIP[kind])]
-    return [*lines, "else: raise ValueError('a union has no such branch')"]

@@ -55,7 +55,7 @@ class Planner:
         self._catalog = TargetCatalog()
         self._foreign = ForeignKeyCatalog()
         self._in_parts = config.workers > 1
-        self._by_image = config.consistency == "batch"
+        self._may_be_refused = config.consistency == "batch"
         self._in_order: set[QualifiedName] = set()
         self._by_tables = config.causality == "tables"
         self._max_rows = config.statement_rows if config.multiple_rows else 1
@@ -98,7 +98,7 @@ class Planner:
             is_repeat=is_repeat,
             unfinished=downstream.unfinished,
             incomplete=slice_.incomplete,
-            by_image=lambda name: self._by_image and name not in self._in_order,
+            doubtful=lambda name: self._may_be_refused and name not in self._in_order,
         )
         check_copied(plan, slice_)
         if is_repeat:
@@ -124,7 +124,7 @@ class Planner:
         return replace(plan, causality=replace(causality, updated=updated))
 
     def in_order(self, tables: Collection[QualifiedName]) -> None:
-        """From now on apply the changes of these tables without a key in the upstream's order."""
+        """From now on apply changes of these tables in the upstream's order where compacted rows may be refused."""
         self._in_order.update(tables)
 
     def forget(self) -> None:

@@ -57,8 +57,8 @@ class Writes:
 
     Attributes:
         deletes: the DELETEs of all tables, which run first.
-        updates: the changes in place of all tables, which run next.
-        inserts: the INSERTs of all tables, which run then.
+        inserts: the INSERTs of all tables, which run next.
+        updates: the changes in place of all tables, which run then: they may be of rows that were just inserted.
         ordered: the statements of tables in the upstream's order, which run last.
     """
 
@@ -70,7 +70,7 @@ class Writes:
     @property
     def merged(self) -> TableStatements:
         """The statements of compacted rows."""
-        return (*self.deletes, *self.updates, *self.inserts)
+        return (*self.deletes, *self.inserts, *self.updates)
 
     @property
     def statements(self) -> int:
@@ -176,9 +176,9 @@ class PreparedRows:
     rest_of: UnfinishedPart | None = None
 
     @property
-    def by_image(self) -> set[QualifiedName]:
-        """The downstream's tables whose rows are compacted by their images."""
-        return {table.target_name for table, _ in self.writes.merged if table.by_image}
+    def doubtful(self) -> set[QualifiedName]:
+        """The downstream's tables whose compacted rows it may refuse, and accept their changes one by one."""
+        return {table.target_name for table, _ in self.writes.merged if table.is_doubtful}
 
     @property
     def counts(self) -> dict[str, int]:
@@ -218,9 +218,9 @@ class PreparedRuns:
         return RowCounts.of_plan(self.slice_, self.plan)
 
     @property
-    def by_image(self) -> set[QualifiedName]:
-        """The downstream's tables whose rows are compacted by their images."""
-        return {table.target_name for table in self.plan.tables if table.by_image}
+    def doubtful(self) -> set[QualifiedName]:
+        """The downstream's tables whose compacted rows it may refuse, and accept their changes one by one."""
+        return {table.target_name for table in self.plan.tables if table.is_doubtful}
 
     @contextmanager
     def reading(self) -> Iterator[Iterator[PreparedRows]]:

@@ -74,9 +74,10 @@ def write(session: Session, writes: Writes, where: Where) -> None:
         DownstreamError: a statement was refused, or changed other rows than the log implies.
     """
     deletes = (_Merged(table, one, may_miss=table.safe) for table, one in writes.deletes)
-    updates = (_Merged(table, one, in_place=True) for table, one in writes.updates)
     inserts = (_Merged(table, one, may_exceed=table.gives_way) for table, one in writes.inserts)
-    for run in _sent_together(chain(deletes, updates, inserts), session.max_allowed_packet):
+    # A server does not say of a single row whether it was there, so it is changed with an UPDATE.
+    updates = (_Merged(table, one, in_place=one.rows > 1) for table, one in writes.updates)
+    for run in _sent_together(chain(deletes, inserts, updates), session.max_allowed_packet):
         if len(run) < _FEWEST or not _all_run(session, run):
             for each in run:
                 each.run(session, where)

@@ -86,6 +86,9 @@ class TablePlan:
         by_predicate: whether rows are found by predicates, because a list of keys may miss some.
         in_place: the kind of server if changed rows can be changed in place; None if they are deleted and inserted.
         by_image: whether the rows of a table without a key are compacted by their images.
+        lacks_columns: whether after images lack columns that are written.
+        placeholders: if UPDATEs whose images lack columns are changes in place, values for the columns that the INSERT
+            has to name; no row is inserted with them. None if they are made in order.
     """
 
     header: bytes
@@ -114,10 +117,22 @@ class TablePlan:
     by_predicate: bool = False
     in_place: Flavor | None = None
     by_image: bool = False
+    lacks_columns: bool = False
+    placeholders: Filled | None = None
 
     @property
     def name(self) -> str:
         return self.structure.name
+
+    @property
+    def sets(self) -> bool:
+        """Whether its rows are UPDATEs that set some columns of rows that are there, many with one statement."""
+        return self.placeholders is not None
+
+    @property
+    def is_doubtful(self) -> bool:
+        """Whether the downstream may refuse its compacted rows, and accept its changes one by one."""
+        return self.by_image or self.sets
 
     @property
     def target(self) -> bytes:
@@ -146,7 +161,7 @@ class TablePlan:
 
     def in_order(self) -> TablePlan:
         """Return the plan with changes that are made in the upstream's order."""
-        return replace(self, mode=ApplyMode.ORDERED, by_image=False)
+        return replace(self, mode=ApplyMode.ORDERED, by_image=False, placeholders=None)
 
     @property
     def filter(self) -> RowFilter | None:
@@ -176,12 +191,19 @@ class SlicePlan:
     traced: bool = False
     compacted: frozenset[bytes] = frozenset()
 
+    def in_order(self, names: Collection[QualifiedName]) -> SlicePlan:
+        """Return the plan in which these downstream tables' changes are made in the upstream's order."""
+        tables = (table.in_order() if table.target_name in names else table for table in self.tables)
+        return replace(self, tables=tuple(tables))
+
     def row_by_row(self) -> SlicePlan:
         """Return the plan with one traced statement for each row change, in the upstream's order."""
         tables = tuple(
             table.in_order() if table.mode is ApplyMode.COMPACT else table for table in self.tables
         )
-        compact = (table for table in self.tables if table.mode is ApplyMode.COMPACT and not table.by_image)
+        compact = (
+            table for table in self.tables if table.mode is ApplyMode.COMPACT and not table.is_doubtful
+        )
         compacted = frozenset(table.header for table in compact)
         limits = replace(self.limits, max_rows=1)
         return replace(self, tables=tables, limits=limits, traced=True, compacted=compacted)
@@ -241,7 +263,7 @@ def plan_slice(
     is_repeat: bool = False,
     unfinished: Collection[QualifiedName] = (),
     incomplete: Collection[QualifiedName] = (),
-    by_image: Callable[[QualifiedName], bool] = lambda name: False,
+    doubtful: Callable[[QualifiedName], bool] = lambda name: False,
 ) -> SlicePlan:
     """Plan each structure against the downstream's table.
 
@@ -251,7 +273,8 @@ def plan_slice(
         is_repeat: whether the slice is reapplied after a rewind.
         unfinished: tables in which an interrupted attempt has left rows, even if they have transactions now.
         incomplete: the upstream's tables of which a copy runs in the slice.
-        by_image: whether the rows of this downstream table may be compacted by their images if it has no key.
+        doubtful: whether the rows of this downstream table may be compacted where the downstream may refuse that: by
+            their images if it has no key, and if their images lack columns.
 
     Raises:
         DownstreamError: a table cannot hold the rows.
@@ -267,9 +290,10 @@ def plan_slice(
         else:
             merged = into[name] > 1 or rules.router.merges(*name)
             table = _plan_table(header, structure, targets[name], name, rules, where, merged, unfinished)
-            if table.by_image and (is_repeat or safe or not by_image(name)):
-                table = table.in_order()
             copied = (structure.db, structure.table) in incomplete
+            careful = is_repeat or safe or not doubtful(name)
+            if (table.by_image and careful) or (table.lacks_columns and (careful or copied)):
+                table = table.in_order()
             safely = (safe or copied) and table.locator.find is not RowMatch.WHOLE
             table = replace(table, safe=safely, incomplete=copied, is_repeat=is_repeat, gives_way=is_repeat)
             if safely or is_repeat:
@@ -347,12 +371,18 @@ def _plan_table(
     # Triggers must run for the upstream's kinds of changes, not for DELETE and INSERT instead of UPDATE.
     apart = bool(extra or target.triggers)
     ordered = apart or partial or not rules.compact
-    # They would also lose values that an UPDATE's after image lacks. A DELETE needs only the key.
-    ordered = ordered or bool(after and absent) or history or not transactional
+    ordered = ordered or history or not transactional
     # Of equal rows any one is meant, so only their number counts.
     may_be_counted = structure.is_full and not (structure.key or target.keys or merged or target.in_family)
     by_image = may_be_counted and not ordered
     ordered = ordered or not (locator.sure or by_image)
+    in_place = target.flavor if not merged and _in_place(target, locator) else None
+    # DELETE and INSERT would also lose values that an UPDATE's after image lacks. A DELETE needs only the key.
+    lacks_columns = bool(after and absent)
+    placeholders = None
+    if lacks_columns and structure.before_columns != () and not ordered:
+        placeholders = _placeholders(absent, target) if in_place else None
+        ordered = placeholders is None
     table = TablePlan(
         header,
         structure,
@@ -375,8 +405,10 @@ def _plan_table(
         # No foreign key acts when a row is inserted.
         any_order=not ordered and not merged and locator.find is RowMatch.KEY,
         by_predicate=misses_in_lists(structure, target, locator),
-        in_place=target.flavor if not merged and _in_place(target, locator) else None,
+        in_place=in_place,
         by_image=by_image,
+        lacks_columns=lacks_columns,
+        placeholders=placeholders,
     )
     # Report unsupported expressions here, not on an executor.
     _ = table.filter
@@ -402,6 +434,15 @@ def _in_place(target: TargetTable, locator: RowLocator) -> bool:
         and not target.versioned
         and not any(_are_alike(column) for column in target.columns)
     )
+
+
+def _placeholders(absent: tuple[str, ...], target: TargetTable) -> Filled | None:
+    """Return values for columns that an INSERT has to name, or whose default may have effects; None if one has none."""
+    columns = [column for name in absent if (column := target.column(name))]
+    needed = [column for column in columns if column.default_sql != b"DEFAULT"]
+    found = [(column.name, column.any_value) for column in needed]
+    known = tuple((name, value) for name, value in found if value is not None)
+    return known if len(known) == len(found) else None
 
 
 def _are_alike(column: TargetColumn) -> bool:

@@ -103,18 +103,31 @@ def merged_deletes(
     return merged(b"DELETE FROM " + table + b" WHERE " + key_columns + b" IN (", keys, b")", limits)
 
 
-def updates_around(table: bytes, columns: tuple[str, ...], flavor: Flavor) -> tuple[bytes, bytes]:
+def updates_around(
+    table: bytes,
+    columns: tuple[str, ...],
+    flavor: Flavor,
+    placeholders: Sequence[str] = (),
+    kept: Sequence[str] = (),
+) -> tuple[bytes, bytes]:
     """Return what is around the rows in INSERT … VALUES (…),(…) ON DUPLICATE KEY UPDATE …, which changes them in place.
 
     Only for a table with one unique key, and with the check that each row was there: of several keys, any may collide.
+
+    Args:
+        columns: the columns that the rows have and that are changed.
+        placeholders: columns that the rows have, too.
+        kept: columns that the server would change if they were not named.
     """
     names = [quoted(name) for name in columns]
     # The alias must not be the table's own name.
     alias = "m" if table.lower().endswith(b"`n`") else "n"
     named, form = (f" AS {alias}", alias + ".{0}") if flavor == "mysql" else ("", "VALUES({0})")
-    tail = f"{named} ON DUPLICATE KEY UPDATE {','.join(f'{name}={form.format(name)}' for name in names)}"
-    head = b"INSERT INTO " + table + b" (" + ",".join(names).encode() + b") VALUES "
-    return head, tail.encode()
+    changes = [f"{name}={form.format(name)}" for name in names]
+    changes += (f"{name}={table.decode()}.{name}" for name in map(quoted, kept))
+    tail = f"{named} ON DUPLICATE KEY UPDATE {','.join(changes)}"
+    every = ",".join((*names, *map(quoted, placeholders)))
+    return b"INSERT INTO " + table + b" (" + every.encode() + b") VALUES ", tail.encode()
 
 
 def insert_head(table: bytes, columns: bytes) -> bytes:

@@ -42,6 +42,7 @@ from spark_consumer.plan.statements import (
     prepared,
     updates_around,
 )
+from spark_consumer.rows.column_updates import lay_updates
 from spark_consumer.rows.compact import NetChanges, compact, compact_images
 from spark_consumer.rows.results import (
     ALWAYS,
@@ -50,6 +51,7 @@ from spark_consumer.rows.results import (
     Deletes,
     InsertedRows,
     Inserts,
+    OnlyInOrder,
     OrderedChange,
     Result,
     RowTally,
@@ -66,7 +68,7 @@ _HEADER, _OPERATION = itemgetter(slice(0, HEADER_SIZE)), itemgetter(OP_AT)
 _UPDATE, _DELETE, _READ = ord("u"), ord("d"), ord("r")
 
 
-def _length(item: tuple[bytes, bytes]) -> int:
+def _length(item: tuple[bytes, ...]) -> int:
     return len(item[0])
 
 
@@ -136,6 +138,15 @@ def render(plan: SlicePlan, rows: RangeRows) -> Iterator[Result]:
         for table in tables.values():
             if table.plan.by_image:
                 yield from table.counted(plan)
+    if any(table.plan.sets for table in tables.values()):
+        laid = lay_updates(keys, values, {header: table.plan for header, table in tables.items()})
+        if laid.refused:
+            yield from (OnlyInOrder(tables[header].index) for header in laid.refused)
+            return
+        keys, values = laid.keys, laid.values
+        yield UnwrittenCounts(laid.saved, 0)
+        for key, value in laid.updates:
+            tables[value[:HEADER_SIZE]].updated.append((key, value))
     net = compact(keys, values, frozenset(header for header, table in tables.items() if table.plan.safe))
     yield not_written(net, tables)
     for key, value in net.gone:
@@ -143,7 +154,9 @@ def render(plan: SlicePlan, rows: RangeRows) -> Iterator[Result]:
     for item in net.written:
         tables[item[1][:HEADER_SIZE]].written.append(item)
     for table in tables.values():
-        if table.plan.mode is ApplyMode.COMPACT and not table.plan.by_image:
+        if table.plan.sets:
+            yield from table.column_updates(plan.limits)
+        elif table.plan.mode is ApplyMode.COMPACT and not table.plan.by_image:
             yield from table.statements(plan, net.begun)
 
 
@@ -205,6 +218,7 @@ class TableRenderer:
     def __post_init__(self) -> None:
         self.gone: list[tuple[bytes, bytes]] = []
         self.written: list[tuple[bytes, bytes]] = []
+        self.updated: list[tuple[bytes, bytes]] = []
         self.left_out = 0
         self.filter = self.plan.filter
         self._in_force = CurrentRowTest(self.plan.structure) if self.plan.history else None
@@ -262,6 +276,34 @@ class TableRenderer:
         rewritten += ((b"", value) for _, value in others)
         yield from self.placed(placed, few=few)
         yield from self._changed(rewritten, begun, few=few)
+
+    def column_updates(self, limits: Limits) -> Iterator[Updates]:
+        """Yield the changes in place of the rows in ``updated``, whose images lack columns."""
+        filled = self.plan.placeholders or ()
+        rows = sorted((self._of_key(key), key, value) for key, value in self.updated)
+        rows.sort(key=_length)
+        values = [value for _, _, value in rows]
+        assert self.plan.in_place
+        head, tail = updates_around(
+            self.plan.target,
+            self.plan.writable,
+            self.plan.in_place,
+            [name for name, _ in filled],
+            [name for name, _ in self.plan.filled],
+        )
+        make = TableRenderer(self.index, replace(self.plan, filled=filled))._form(
+            self._is_few(len(values), values, limits)
+        )
+        place = 0
+        for one in make(head, values, tail, limits):
+            if one.rows > 1:
+                yield Updates(self.index, one.sql, one.rows, one.values)
+            else:
+                _, key, value = rows[place]
+                assignments, match = self.renderers.assignments(value), self.renderers.match_key(key)
+                sql = b"UPDATE " + self.plan.target + b" SET " + assignments + b" WHERE " + match
+                yield Updates(self.index, sql, 1)
+            place += one.rows
 
     def counted(self, plan: SlicePlan) -> Iterator[Result]:
         """Yield the DELETEs and INSERTs of rows without a key, which are in ``gone``."""

@@ -28,11 +28,17 @@ class UnwrittenCounts(NamedTuple):
     left_out: int
 
 
-class Deletes(NamedTuple):
-    """A DELETE of ``rows`` rows; ``different`` as in ``Statement``.
+class OnlyInOrder(NamedTuple):
+    """Changes of the table can only be made in the upstream's order; the other results are of no use.
 
     ``table`` is the table's index in the plan, here and in the other kinds.
     """
+
+    table: int
+
+
+class Deletes(NamedTuple):
+    """A DELETE of ``rows`` rows; ``different`` as in ``Statement``."""
 
     table: int
     sql: bytes
@@ -41,7 +47,10 @@ class Deletes(NamedTuple):
 
 
 class Updates(NamedTuple):
-    """An INSERT of ``rows`` rows that are all there, and are changed; ``values`` as in ``Statement``."""
+    """A change of ``rows`` rows that are all there: an INSERT of several, or an UPDATE of one.
+
+    ``values`` as in ``Statement``.
+    """
 
     table: int
     sql: bytes
@@ -180,6 +189,7 @@ class TaskFailure(NamedTuple):
 Result = (
     RowTally
     | UnwrittenCounts
+    | OnlyInOrder
     | Deletes
     | Updates
     | Inserts

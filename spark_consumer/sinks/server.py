@@ -10,6 +10,7 @@ import structlog
 
 from schemas.errors import DDL, DownstreamError, TailraceError
 from schemas.structure import TableStructure
+from schemas.tables import QualifiedName
 from spark_consumer.apply.applier import Applier, ChannelState, read_state
 from spark_consumer.apply.planner import Planner
 from spark_consumer.apply.prepared import (
@@ -35,6 +36,7 @@ from spark_consumer.plan.counters import Applied
 from spark_consumer.plan.plan import SlicePlan
 from spark_consumer.plan.refusal import DdlRefused, RowRefused
 from spark_consumer.rows.render import render
+from spark_consumer.rows.results import OnlyInOrder
 from spark_consumer.rows.slice_rows import SliceRows
 from spark_consumer.rules.config import ConsumerConfig
 from spark_consumer.sinks.finish_slice import UnappliedRows, finish_slice
@@ -118,10 +120,20 @@ class ServerSink:
 
     def _read_rows(self, slice_: Slice, plan: SlicePlan) -> PreparedRows:
         assert self._rows is not None
-        made = assemble_slice(slice_, plan, self._rows.results(slice_, partial(render, plan)))
+        results = self._rows.results(slice_, partial(render, plan))
+        if only := {plan.tables[one.table].target_name for one in results if isinstance(one, OnlyInOrder)}:
+            plan = plan.in_order(self._in_order(only, "a key changes, and row images lack columns"))
+            results = self._rows.results(slice_, partial(render, plan))
+        made = assemble_slice(slice_, plan, results)
         applier = self._applier
         is_repeat = applier.position.repeats(slice_.order)
         return apply_directives(made, applier.directives, applier.session.flavor, is_repeat=is_repeat)
+
+    def _in_order(self, tables: set[QualifiedName], reason: str) -> set[QualifiedName]:
+        """From now on apply the changes of these tables in order."""
+        _log.info("rows_in_order", tables=[".".join(name) for name in sorted(tables)], reason=reason)
+        self._planner.in_order(tables)
+        return tables
 
     def _in_one(self, slice_: Slice, *, row_by_row: bool = False) -> PreparedRows | PreparedRuns:
         """Plan and read a slice that is applied in one transaction."""
@@ -169,10 +181,10 @@ class ServerSink:
         slice_ = prepared.slice_
         if not isinstance(error, RowRefused | DdlRefused):
             raise error
-        if isinstance(prepared, PreparedRows | PreparedRuns) and (counted := prepared.by_image):
-            # One of several equal rows was to go, or what was removed is not what was written. In order, this is known.
-            _log.info("rows_in_order", tables=[".".join(name) for name in sorted(counted)], reason=str(error))
-            self._planner.in_order(counted)
+        if isinstance(prepared, PreparedRows | PreparedRuns) and (doubtful := prepared.doubtful):
+            # One of several equal rows was to go, or what was removed is not what was written, or the downstream does
+            # not accept the placeholders. In order, this is known.
+            self._in_order(doubtful, str(error))
             return self.apply(self.plan(slice_, self._structures)())
         if isinstance(prepared, PreparedParts) and (ahead := self._applier.ahead()):
             # What several workers write side by side is finished as it was begun.

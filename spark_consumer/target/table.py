@@ -9,6 +9,22 @@ from schemas.ddl.lexer import Flavor
 from schemas.tables import QualifiedName
 from spark_consumer.target.type_capacity import SqlType
 
+#: the value of a NOT NULL column without a default, where sql_mode allows to omit the column, by type
+IMPLICIT = {
+    **dict.fromkeys(
+        ("tinyint", "smallint", "mediumint", "int", "bigint", "decimal", "float", "double"), b"0"
+    ),
+    **dict.fromkeys(("bit", "year"), b"0"),
+    **dict.fromkeys(("char", "varchar", "binary", "varbinary", "set"), b"''"),
+    **dict.fromkeys(("tinytext", "text", "mediumtext", "longtext"), b"''"),
+    **dict.fromkeys(("tinyblob", "blob", "mediumblob", "longblob"), b"''"),
+    "enum": b"1",
+    "json": b"'null'",
+    "date": b"'0000-00-00'",
+    "time": b"'00:00:00'",
+    **dict.fromkeys(("datetime", "timestamp"), b"'0000-00-00 00:00:00'"),
+}
+
 
 @dataclass(frozen=True)
 class TargetColumn:
@@ -39,6 +55,14 @@ class TargetColumn:
     def key(self) -> str:
         """The name in lower case: column names are not case-sensitive."""
         return self.name.lower()
+
+    @property
+    def any_value(self) -> bytes | None:
+        """SQL text of a value that the column accepts; None if none is known."""
+        if self.nullable:
+            return b"NULL"
+        # MariaDB's JSON is a LONGTEXT with a check.
+        return b"'0'" if self.type.base == "longtext" else IMPLICIT.get(self.type.base)
 
 
 @dataclass(frozen=True)

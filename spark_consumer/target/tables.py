@@ -17,6 +17,7 @@ from spark_consumer.target.crashed_tables import crashed
 from spark_consumer.target.server_errors import is_crashed, is_passing
 from spark_consumer.target.session import SQL_MODE, Flavor, Row, Session, error_number
 from spark_consumer.target.table import (
+    IMPLICIT,
     ForeignKey,
     ForeignKeys,
     TargetColumn,
@@ -33,21 +34,6 @@ _ABSENT = frozenset({1049, 1146})
 _COUNTER = re.compile(r" AUTO_INCREMENT=\d+")
 #: tables from which on one query is made for several of them, and as many at most
 _MANY, _TOGETHER = 20, 200
-# The value of a NOT NULL column without a default, where sql_mode allows to omit the column.
-_IMPLICIT = {
-    **dict.fromkeys(
-        ("tinyint", "smallint", "mediumint", "int", "bigint", "decimal", "float", "double"), b"0"
-    ),
-    **dict.fromkeys(("bit", "year"), b"0"),
-    **dict.fromkeys(("char", "varchar", "binary", "varbinary", "set"), b"''"),
-    **dict.fromkeys(("tinytext", "text", "mediumtext", "longtext"), b"''"),
-    **dict.fromkeys(("tinyblob", "blob", "mediumblob", "longblob"), b"''"),
-    "enum": b"1",
-    "json": b"'null'",
-    "date": b"'0000-00-00'",
-    "time": b"'00:00:00'",
-    **dict.fromkeys(("datetime", "timestamp"), b"'0000-00-00 00:00:00'"),
-}
 # Constants in MariaDB's spelling: NULL, quoted text, numbers, bits. Everything else is an expression.
 _CONSTANT = re.compile(
     r"NULL|\w*'(?:[^'\\]|''|\\.)*'|[-+]?[0-9.]+(?:e[-+]?[0-9]+)?", re.IGNORECASE | re.DOTALL
@@ -470,7 +456,7 @@ def default_of(flavor: Flavor, extra: str, default: str | None, nullable: bool, 
     if any(word in words for word in ("AUTO_INCREMENT", "DEFAULT_GENERATED", " GENERATED", "PERSISTENT")):
         return None
     if default is None:
-        return b"DEFAULT" if nullable else _IMPLICIT.get(kind)
+        return b"DEFAULT" if nullable else IMPLICIT.get(kind)
     if flavor == "mariadb":
         return b"DEFAULT" if _CONSTANT.fullmatch(default) else None
     # MySQL shows constants without quotes, and before 8.0 does not mark the one default that is not a constant.

@@ -1,0 +1,247 @@
+"""UPDATEs whose images lack columns, on real servers: in place where that is safe, and in order where it is not."""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from random import Random
+
+import pytest
+from structlog.testing import capture_logs
+
+from compose.databases import Database
+from schemas.access.server_url import ServerUrl
+from schemas.errors import DownstreamError
+from schemas.structure import TableStructure
+from schemas.wire.avro_schema import KEY_CHANGE
+from spark_consumer.rules.config import ConsumerConfig
+from spark_consumer.target.session import Session
+from tests.support.applying.binlog_applied import Channel, Epoch, definitions, epochs_since
+from tests.support.applying.parts import MemoryLog, apply_log
+from tests.support.binlogs.binlog_rows import binlog_end
+from tests.support.epochs.fake_topic import delete, insert, integer, update
+from tests.support.names import own_name
+
+pytestmark = [pytest.mark.servers, pytest.mark.parametrize("flavor", ["mysql", "mariadb"], indirect=True)]
+
+# What the changes do not name has to stay as it is.
+_TABLE = (
+    "id INT PRIMARY KEY, a INT NOT NULL, b VARCHAR(60) NOT NULL, c DECIMAL(9,3), e ENUM('x','y') NOT NULL,"
+    " st SET('p','q') NOT NULL, bi BIT(5) NOT NULL, y YEAR NOT NULL, ti TIME(3) NOT NULL, da DATE NOT NULL,"
+    " dt DATETIME(6) NOT NULL, bl LONGBLOB NOT NULL, bn BINARY(3) NOT NULL, j JSON NOT NULL, f DOUBLE NOT NULL,"
+    " u VARCHAR(40) NOT NULL DEFAULT (UUID()),"
+    " ts TIMESTAMP(6) NOT NULL DEFAULT CURRENT_TIMESTAMP(6) ON UPDATE CURRENT_TIMESTAMP(6),"
+    " no INT NOT NULL AUTO_INCREMENT, KEY (no)"
+)
+_VALUES = (
+    "'b', NULL, 'y', 'p,q', b'101', 1999, '-01:02:03.5', '2024-02-29', '2024-02-29 01:02:03.456789', X'00FF',"
+    " X'010203', '[1]', 1e300, 'given', '2020-02-02'"
+)
+_SETS = (
+    "a = {n}",
+    "b = 'b{n}'",
+    "a = {n}, c = {n}.5",
+    "b = 'x{n}', bl = REPEAT('é', {n})",
+    "j = '[{n}]', e = 'x'",
+)
+_HINDRANCES = {
+    # The placeholder breaks it.
+    "check": ", CHECK (a > 0 AND f > 1)",
+    "generated": ", g TINYINT AS (IF(y = 0, 300, 5)) STORED INVISIBLE",
+    "unique": ", UNIQUE (no)",
+}
+
+
+@pytest.fixture
+def db(request: pytest.FixtureRequest, upstream: Database, downstream: Database) -> Iterator[str]:
+    name = own_name("cols_", request, 30)
+    yield name
+    for server in (upstream, downstream):
+        server.execute(f"DROP DATABASE IF EXISTS {name}")
+
+
+@pytest.fixture
+def sent(monkeypatch: pytest.MonkeyPatch) -> list[bytes]:
+    """The statements that change rows of the table."""
+    found: list[bytes] = []
+    names = ("execute", "execute_prepared", "execute_together")
+
+    def noted(name: str) -> Callable[..., object]:
+        run = getattr(Session, name)
+
+        def execute(self: Session, sql: str | bytes | list[bytes], *more: object) -> object:
+            texts = sql if isinstance(sql, list) else [sql.encode() if isinstance(sql, str) else sql]
+            found.extend(text for text in texts if b"`t`" in text)
+            return run(self, sql, *more)
+
+        return execute
+
+    for name in names:
+        monkeypatch.setattr(Session, name, noted(name))
+    return found
+
+
+def _rows(first: int, count: int) -> str:
+    rows = (f"({n}, {n + 1}, {_VALUES}, {n + 1})" for n in range(first, first + count))
+    return f"INSERT INTO t VALUES {', '.join(rows)}"
+
+
+def _epochs(upstream: Database, db: str, *groups: list[str], more: str = "") -> list[Epoch]:
+    """A table with eight rows, and a transaction of minimal images for each group."""
+    begin = binlog_end(upstream)
+    upstream.execute(f"CREATE DATABASE {db}", f"CREATE TABLE {db}.t ({_TABLE}{more})")
+    for number, statements in enumerate([[_rows(0, 8)], *groups]):
+        upstream.execute(
+            f"USE {db}", "SET SESSION binlog_row_image = 'MINIMAL'", "BEGIN", *statements, "COMMIT"
+        )
+        # A DDL ends the epoch.
+        upstream.execute(f"ALTER TABLE {db}.t COMMENT '{number}'")
+    return epochs_since(upstream, begin)
+
+
+def _changes(random: Random, there: list[int], count: int) -> Iterator[str]:
+    """Random changes of a table with these rows."""
+    coming = 1000 * count
+    for n in range(1, count + 1):
+        kind = random.random()
+        if kind < 0.1:
+            yield _rows(coming, 3)
+            there += range(coming, coming + 3)
+            coming += 3
+        elif kind < 0.2 and there:
+            gone = there.pop(random.randrange(len(there)))
+            yield f"DELETE FROM t WHERE id = {gone}"
+            if random.random() < 0.5:
+                yield f"INSERT INTO t (id, a, b, j) VALUES ({gone}, {n}, 'again', '[]')"
+                there.append(gone)
+        else:
+            ids = ", ".join(map(str, random.sample(there, min(len(there), random.choice((1, 1, 2, 5))))))
+            yield f"UPDATE t SET {random.choice(_SETS).format(n=n)} WHERE id IN ({ids or -1})"
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_changes_of_some_columns_end_as_upstream(
+    upstream: Database, downstream: Database, db: str, seed: int, sent: list[bytes]
+) -> None:
+    random = Random(seed)
+    # What a row that is inserted without these columns gets, every server has to make up alike.
+    lax = ["SET SESSION sql_mode = ''"]
+    there = list(range(8))
+    epochs = _epochs(upstream, db, *(lax + list(_changes(random, there, count)) for count in range(40, 44)))
+    with capture_logs() as logs:
+        Channel(downstream, db).apply(epochs)
+    assert definitions(downstream, db) == definitions(upstream, db)
+    assert not [entry for entry in logs if entry["event"] == "rows_in_order"]
+    assert sum(b" ON DUPLICATE KEY UPDATE " in sql for sql in sent) >= 4
+
+
+def test_many_changes_are_few_statements(
+    upstream: Database, downstream: Database, db: str, sent: list[bytes]
+) -> None:
+    changes = [_rows(8, 500), "UPDATE t SET a = a + 1, b = 'new'", "UPDATE t SET b = REPEAT('y', 20)"]
+    many = [f"UPDATE t SET b = 'z{n}' WHERE id = {n % 300}" for n in range(900)]
+    epochs = _epochs(upstream, db, changes, many)
+    Channel(downstream, db).apply(epochs)
+    assert definitions(downstream, db) == definitions(upstream, db)
+    updates = [sql for sql in sent if b" ON DUPLICATE KEY UPDATE " in sql]
+    assert 2 <= len(updates) <= 9
+    assert not [sql for sql in sent if sql.startswith(b"UPDATE `")]
+
+
+def test_a_single_row_is_changed_by_its_key(
+    upstream: Database, downstream: Database, db: str, sent: list[bytes]
+) -> None:
+    epochs = _epochs(upstream, db, ["UPDATE t SET a = 50 WHERE id = 3", "UPDATE t SET a = 51 WHERE id = 3"])
+    Channel(downstream, db).apply(epochs)
+    assert definitions(downstream, db) == definitions(upstream, db)
+    [update] = [sql for sql in sent if sql.startswith(b"UPDATE `")]
+    assert b"`a`=51" in update
+
+
+@pytest.mark.parametrize(
+    ("gone", "rows"),
+    [("2", "2"), ("2", "2, 3"), ("2, 3", "2, 3"), ("2, 3", "1, 2, 3")],
+    ids=["single", "one", "all", "some"],
+)
+def test_a_row_that_is_missing_stops_the_channel_at_its_event(
+    upstream: Database, downstream: Database, db: str, gone: str, rows: str
+) -> None:
+    epochs = _epochs(
+        upstream, db, ["DELETE FROM t WHERE id = 0", f"UPDATE t SET a = 50 WHERE id IN ({rows})"]
+    )
+    channel = Channel(downstream, db)
+    channel.apply(epochs[:-3])
+    downstream.execute(f"DELETE FROM {db}.t WHERE id IN ({gone})")
+    before = downstream.execute(f"SELECT * FROM {db}.t")
+    with pytest.raises(DownstreamError) as stopped:
+        channel.apply(epochs)
+    assert stopped.value.code == "TR603"
+    assert stopped.value.where.event is not None
+    assert downstream.execute(f"SELECT * FROM {db}.t") == before
+
+
+@pytest.mark.parametrize("hindrance", _HINDRANCES)
+def test_what_hinders_changes_in_place_does_not_hinder_them_in_order(
+    upstream: Database, downstream: Database, db: str, hindrance: str
+) -> None:
+    groups = [[f"UPDATE t SET a = a + {n}, b = 'b' WHERE id > 2", f"UPDATE t SET a = {n}"] for n in (1, 2)]
+    more = _HINDRANCES[hindrance]
+    if hindrance == "generated":
+        groups = [
+            [sql.replace("INSERT INTO t VALUES", "INSERT INTO t VALUES") for sql in group] for group in groups
+        ]
+    epochs = _epochs(upstream, db, *groups, more=more)
+    Channel(downstream, db).apply(epochs)
+    assert definitions(downstream, db) == definitions(upstream, db)
+
+
+def test_a_key_that_changes_puts_its_table_in_order_from_then_on(
+    upstream: Database, downstream: Database, db: str, sent: list[bytes]
+) -> None:
+    epochs = _epochs(
+        upstream,
+        db,
+        ["UPDATE t SET a = 20 WHERE id > 3"],
+        ["UPDATE t SET b = 'c'", "UPDATE t SET id = id + 100 WHERE id > 4", "UPDATE t SET a = 7"],
+        ["UPDATE t SET a = 8"],
+    )
+    with capture_logs() as logs:
+        Channel(downstream, db).apply(epochs)
+    assert definitions(downstream, db) == definitions(upstream, db)
+    assert [entry["tables"] for entry in logs if entry["event"] == "rows_in_order"] == [[f"{db}.t"]]
+    assert sum(b" ON DUPLICATE KEY UPDATE " in sql for sql in sent) == 1
+
+
+@pytest.mark.parametrize("crash", ["apply.before_commit", "apply.after_commit"])
+def test_changes_in_place_happen_once_whenever_it_is_killed(
+    upstream: Database, downstream: Database, db: str, crash: str
+) -> None:
+    epochs = _epochs(upstream, db, ["UPDATE t SET a = 20 WHERE id > 3"], ["UPDATE t SET b = CONCAT(b, a)"])
+    channel = Channel(downstream, db)
+    deaths = [channel.apply_until_it_dies(epochs[:end], crash) for end in range(1, len(epochs) + 1)]
+    assert deaths.count(signal.SIGKILL) >= 3
+    channel.apply(epochs)
+    assert definitions(downstream, db) == definitions(upstream, db)
+
+
+def test_a_large_transaction_changes_columns_run_by_run(downstream: Database, db: str) -> None:
+    downstream.execute(
+        f"CREATE DATABASE {db}",
+        f"CREATE TABLE {db}.t (id INT PRIMARY KEY, a INT NOT NULL, b INT NOT NULL)",
+        f"INSERT INTO {db}.t VALUES {', '.join(f'({n}, {n}, {n})' for n in range(30))}",
+    )
+    full = TableStructure(db, "t", (integer("id"), integer("a"), integer("b")), ("id",))
+    sets = replace(full, before_columns=("id",), after_columns=("id", "a"))
+    log = MemoryLog(run_rows=7)
+    changes = [update(sets, {"id": n % 30}, {"id": n % 30, "a": 1000 + n}) for n in range(70)]
+    moved = [delete(sets, {"id": 3}, KEY_CHANGE), insert(sets, {"id": 103, "a": 5}, KEY_CHANGE)]
+    log.add(*changes, *moved, update(sets, {"id": 103}, {"id": 103, "a": 6}))
+    assert len(log.logged[-1].record.runs) > 5
+    config = ConsumerConfig("", "p", ServerUrl.parse(downstream.url("tailrace")), channel=db)
+    with capture_logs() as logs:
+        apply_log(config, log)
+    assert [entry["tables"] for entry in logs if entry["event"] == "rows_in_order"] == [[f"{db}.t"]]
+    last = {n % 30: 1000 + n for n in range(70)}
+    expected = [(n, last[n], n) for n in range(30) if n != 3] + [(103, 6, 3)]
+    assert downstream.execute(f"SELECT id, a, b FROM {db}.t ORDER BY id") == expected
