@@ -404,8 +404,8 @@ class EventDecoder:
         epoch.records.keys += found.keys
         epoch.records.values += found.values
         epoch.seq += len(found.keys)
-        for table, rows in found.counts:
-            counts = epoch.counts.get(table.decoder.header) or self._first_rows(table.decoder)
+        for decoder, rows in found.counts:
+            counts = epoch.counts.get(decoder.header) or self._first_rows(decoder)
             for column, count in enumerate(rows):
                 counts[column] += count
         if len(epoch.records) >= PART_RECORDS:

@@ -1,6 +1,7 @@
 """What is decoded at once: plain groups of a block, or rows of the open group.
 
-A group is plain if it has a GTID and consists of rows of known tables alone, whose images have all columns.
+A group is plain if it has a GTID and consists of rows of known tables alone, whose images have all columns, or those
+of a known variant.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
 from producer.decode.open_group import EventFile, WholeGroups
+from producer.decode.row_decoder import RowDecoder
 from producer.decode.rows_events import DecodedTable, KnownTables
 from producer.epochs.open_epoch import EpochLimits, Headers, OpenEpoch
 
@@ -46,7 +48,7 @@ class Decoded(NamedTuple):
         keys: of the rows.
         values: of the rows.
         moves: the first halves of key changes, by their number from 0.
-        counts: the tables in the order in which they came, and the rows of INSERT, UPDATE and DELETE events of each.
+        counts: the structures in the order in which they came, each with its rows of INSERT, UPDATE and DELETE events.
     """
 
     end: int
@@ -56,7 +58,7 @@ class Decoded(NamedTuple):
     keys: list[bytes]
     values: list[bytes]
     moves: list[int]
-    counts: list[tuple[DecodedTable, list[int]]]
+    counts: list[tuple[RowDecoder, list[int]]]
 
     def headers(self, first: int) -> dict[int, Headers]:
         """The headers of the halves of key changes, if the first row has this number."""

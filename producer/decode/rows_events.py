@@ -50,15 +50,34 @@ _MOST_COLUMNS = 200_000
 _CHANNEL_TABLE = ("tailrace", "relay_log_info")
 
 
+class Variant(NamedTuple):
+    """Events of one kind of a table whose images lack columns, and whose heads leave no doubt.
+
+    Attributes:
+        kind: the type of these events.
+        bitmaps: which columns their images have, as the events have it.
+        images: the same.
+        decoder: the structure that the rows are published with.
+    """
+
+    table: DecodedTable
+    kind: int
+    bitmaps: bytes
+    images: Images
+    decoder: RowDecoder
+
+
 class KnownTables:
     """The tables that a TABLE_MAP's body leads to, until structures change: then there is another object of this class.
 
     Attributes:
         tables: each body and its table, None if that is not replicated, in the order in which they were met.
+        variants: of these tables, in the same order.
     """
 
     def __init__(self) -> None:
         self.tables: list[tuple[bytes, DecodedTable | None]] = []
+        self.variants: list[Variant] = []
 
 
 class TableIds:
@@ -147,7 +166,7 @@ class TableIds:
             return None
         structure = self._structure_of(body)
         self._columns += len(structure.columns)
-        learned = DecodedTable(structure, self._schema_name)
+        learned = DecodedTable(structure, self._schema_name, self.known.variants.append)
         self.know(body, learned)
         return learned
 
@@ -168,15 +187,21 @@ class TableIds:
 
 
 class DecodedTable:
-    """What a TABLE_MAP leads to: the table's decoder and the forms of its events."""
+    """What a TABLE_MAP leads to: the table's decoder and the forms of its events.
+
+    Args:
+        note: is given each variant when it is met.
+    """
 
     def __init__(
         self,
         structure: TableStructure,
         schema_name: SchemaName = fingerprint_of,
+        note: Callable[[Variant], None] = lambda variant: None,
     ) -> None:
         self.decoder = RowDecoder(structure, schema_name)
         self.forms = _Forms(self)
+        self.note = note
         self._schema_name = schema_name
         self._others: dict[TableStructure, RowDecoder] = {}
 
@@ -226,6 +251,7 @@ class RowsEventForm:
         self.beginning = b""
         self.header: RowsEventHeader | None = None
         self._headers: dict[bytes, RowsEventHeader] = {}
+        self._variants: set[bytes] = set()
 
     @property
     def name(self) -> tuple[str, str]:
@@ -264,6 +290,11 @@ class RowsEventForm:
         )
         p += self._images * size
         decode, decoder, doubt = self._decoding(images)
+        logged = data[p - self._images * size : p]
+        lacks = not set(images) <= {0, full}
+        if lacks and doubt is None and logged not in self._variants:
+            self._variants.add(logged)
+            self._table.note(Variant(self._table, self._kind, logged, images, decoder))
         table_source, table_source_moved = (
             encode_long(number) + self._names for number in (flags, flags | KEY_CHANGE)
         )

@@ -8,9 +8,11 @@ import numpy as np
 
 from schemas.compiled.types import Bytes, Numbers, Words
 
-# Fields of a table.
+# Fields of a table, or of one of its kinds of events whose images lack columns: a variant. The columns are those of the
+# after image; where there is only one image, of that.
 (COLUMNS_AT, COLUMNS, KEY_AT, KEY_SIZE, CREATE, UPDATE, DELETE, OP_SIZE, NAME_AT, NAME_SIZE, BODY_AT, BODY_SIZE, ROOM,
- GROWTH, TABLE_FIELDS) = range(15)  # fmt: skip
+ GROWTH, LOGGED, BEFORE_AT, BEFORE, KEY_BEFORE_AT, EVENT, IMAGES_AT, IMAGES_SIZE, NEXT,
+ DOCUMENTS, TABLE_FIELDS) = range(24)  # fmt: skip
 #: ``COLUMNS`` of a table that is not replicated, and of one whose rows are not decoded here
 LEFT_OUT, NOT_HERE = -1, -2
 
@@ -39,8 +41,9 @@ ENUM = 17  # a: size, b: where its members are listed, c: how many members
 SET = 18  # a, b, c: the same
 JSON = 19  # a: size of the length
 
-# Fields of a column.
-KIND, A, B, C, TAG, BYTES_TAG, NULLABLE, FIELDS = range(8)
+# Fields of a column. The last ones: whether an event has it in the before image alone; its number there (-1: it is not
+# there); and its number among all documents of the table.
+KIND, A, B, C, TAG, BYTES_TAG, NULLABLE, IS_COPIED, IN_BEFORE, DOCUMENT, FIELDS = range(11)
 
 # What is asked for, and what came of it.
 (AT, STOP_AT, BASE, CHECKSUM, IS_MARIADB, FIRST_SEQ, MOST_ROWS, SIZE, MOST_SIZE, MOST_GROUPS, EPOCH_SIZE, FILE_SIZE,
@@ -93,7 +96,7 @@ class Tables(NamedTuple):
     """Known tables, as arrays.
 
     Attributes:
-        tables: fields of each.
+        tables: fields of each, and behind all of them those of their variants.
         columns: fields of all tables' columns.
         keys: numbers of their keys' columns within the table.
         texts: TABLE_MAPs' bodies, beginnings of values, names, and members of ENUM and SET.
@@ -135,13 +138,14 @@ class Output(NamedTuple):
         key_ends, value_ends: where each ends.
         groups: fields of groups with successive numbers.
         moves: numbers of rows that are the first half of a key change.
-        counts: of each table: rows of INSERT, UPDATE and DELETE events.
+        counts: of each table and variant: rows of INSERT, UPDATE and DELETE events.
         order: tables in the order in which they came first.
-        events: of the open group's rows events: the table, the column of ``counts``, and the number of rows.
+        events: of the open group's rows events: the table or variant, the column of ``counts``, and the number of rows.
         open_tables: ids of the open group's tables, and their numbers.
         gtid, tail, before: bytes of the open group, event and row.
         columns_before, columns_after: where the columns of a row's images begin.
-        words, stack: scratch of ``value`` and of ``json_text``.
+        documents: where documents of the before image begin and end in the block, by their columns; -1 for NULL.
+        words, stack, nodes: scratch of ``value``, of ``json_text`` and of ``json_patched``.
     """
 
     keys: Bytes
@@ -159,5 +163,7 @@ class Output(NamedTuple):
     before: Bytes
     columns_before: Numbers
     columns_after: Numbers
+    documents: Numbers
     words: Words
     stack: Numbers
+    nodes: Numbers

@@ -25,9 +25,11 @@ from producer.decode.compiled.arrays import (
     NODE_SOURCE,
     NODE_UNREAD,
     TEXT_SIZE,
+    Tables,
 )
 from producer.decode.compiled.json_text import (
     LARGE_ARRAY,
+    TEXT_BEGINS,
     bracket,
     child,
     is_object,
@@ -37,6 +39,7 @@ from producer.decode.compiled.json_text import (
     open_container,
     separated,
     value_text,
+    with_tag,
 )
 from schemas.compiled.jit import compiled
 from schemas.compiled.memory import little
@@ -45,6 +48,8 @@ from schemas.compiled.types import Bytes, Int, Numbers, Words
 _REPLACE, _INSERT, _REMOVE = range(3)
 _DOLLAR, _DOT, _QUOTE, _BACKSLASH, _OPEN, _CLOSE, _ZERO, _NINE = 36, 46, 34, 92, 91, 93, 48, 57
 _MOST_DIGITS = 9
+# Bytes of the length of a document's diffs.
+_DIFFS_SIZE = 4
 
 
 @compiled
@@ -305,6 +310,23 @@ def json_patched(
             return np.int64(-1)
         p += size
     return _nodes_text(b, nodes, sources, out, o, stack, powers)
+
+
+@compiled
+def diffed_value(
+    b: Bytes, begin: Int, end: Int, p: Int, stop: Int, column: Numbers, tables: Tables, stack: Numbers, nodes: Numbers,
+    out: Bytes, o: Int,
+) -> tuple[Int, Int]:  # fmt: skip
+    """Write a document after the diffs at ``b[p]``, with its tag and its length; see ``values.value``."""
+    fault = np.int64(-1), o
+    if p + _DIFFS_SIZE > stop:
+        return fault
+    length = np.int64(little(b, p, _DIFFS_SIZE))
+    p += _DIFFS_SIZE
+    if length > stop - p:
+        return fault
+    written = json_patched(b, begin, end, p, p + length, out, o + TEXT_BEGINS, nodes, stack, tables.powers)
+    return (p + length, with_tag(column, out, o, written)) if written >= 0 else fault
 
 
 @compiled

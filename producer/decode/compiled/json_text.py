@@ -29,6 +29,8 @@ _LITERALS = np.frombuffer(b"nulltruefalse", np.uint8)
 _QUOTE, _BACKSLASH, _COMMA, _SPACE, _MINUS, _ZERO, _DOT = 34, 92, 44, 32, 45, 48, 46
 # The limit of MySQL's F format; see schemas.types.json_binary.
 _F_FORMAT_DIGITS = 15
+#: from a value's tag to its text, whose length is known when it is written, and takes at most five bytes
+TEXT_BEGINS = 6
 
 
 @compiled
@@ -384,21 +386,31 @@ def json_text(b: Bytes, begin: Int, end: Int, out: Bytes, o: Int, stack: Numbers
 
 
 @compiled
+def document_at(b: Bytes, p: Int, stop: Int, column: Numbers) -> tuple[Int, Int]:
+    """Where the document at ``b[p]``, behind its length, begins and ends; negative if it does not end in time."""
+    size = column[A]
+    if p + size > stop:
+        return np.int64(-1), p
+    length = np.int64(little(b, p, size))
+    p += size
+    return (p, p + length) if length <= stop - p else (np.int64(-1), p)
+
+
+@compiled
 def json_value(
     b: Bytes, p: Int, stop: Int, column: Numbers, tables: Tables, stack: Numbers, out: Bytes, o: Int
 ) -> tuple[Int, Int]:
     """Write the document at ``b[p]`` with its tag and its length; see ``values.value``."""
-    size = column[A]
-    if p + size > stop:
+    p, stop = document_at(b, p, stop, column)
+    if p < 0:
         return np.int64(-1), o
-    length = np.int64(little(b, p, size))
-    p += size
-    if length > stop - p:
-        return np.int64(-1), o
+    end = json_text(b, p, stop, out, o + TEXT_BEGINS, stack, tables.powers)
+    return (stop, with_tag(column, out, o, end)) if end >= 0 else (np.int64(-1), o)
+
+
+@compiled
+def with_tag(column: Numbers, out: Bytes, o: Int, end: Int) -> Int:
+    """Write tag and length at ``out[o]``, and move a text there that ends at ``end``; where the next byte goes."""
+    begin = o + TEXT_BEGINS
     out[o] = column[TAG]
-    # The text's length is known when it is written, and takes at most five bytes.
-    begin = o + 6
-    end = json_text(b, p, p + length, out, begin, stack, tables.powers)
-    if end < 0:
-        return np.int64(-1), o
-    return p + length, copied(out, begin, end - begin, out, size_of(out, o + 1, end - begin))
+    return copied(out, begin, end - begin, out, size_of(out, o + 1, end - begin))

@@ -6,22 +6,34 @@ import numpy as np
 
 from producer.decode.compiled.arrays import (
     BASE,
+    BEFORE,
+    BEFORE_AT,
     COLUMNS,
     COLUMNS_AT,
     COMMITTED,
     CREATE,
     DELETE,
+    DOCUMENT,
+    DOCUMENTS,
     EPOCH_SIZE,
+    EVENT,
     FILE_SIZE,
     FIRST_SEQ,
     GROWTH,
     GTID_SIZE,
+    IMAGES_AT,
+    IMAGES_SIZE,
+    IN_BEFORE,
+    IS_COPIED,
     JSON,
     KEY_AT,
+    KEY_BEFORE_AT,
     KEY_SIZE,
     KIND,
+    LOGGED,
     NAME_AT,
     NAME_SIZE,
+    NEXT,
     NOT_PLAIN,
     NULLABLE,
     OP_SIZE,
@@ -33,7 +45,8 @@ from producer.decode.compiled.arrays import (
     Output,
     Tables,
 )
-from producer.decode.compiled.json_text import json_value
+from producer.decode.compiled.json_diff import diffed_value
+from producer.decode.compiled.json_text import document_at, json_value
 from producer.decode.compiled.values import value, varint
 from schemas.binlog import framing
 from schemas.compiled.jit import compiled
@@ -43,7 +56,8 @@ from schemas.wire.avro_schema import KEY_CHANGE
 
 _FLAGS = framing.HEADER_SIZE + 6
 _WRITES = (framing.WRITE_ROWS_V1, framing.WRITE_ROWS)
-_UPDATES = (framing.UPDATE_ROWS_V1, framing.UPDATE_ROWS)
+_PARTIAL = framing.PARTIAL_UPDATE_ROWS
+_UPDATES = (framing.UPDATE_ROWS_V1, framing.UPDATE_ROWS, _PARTIAL)
 _V1 = (framing.WRITE_ROWS_V1, framing.UPDATE_ROWS_V1, framing.DELETE_ROWS_V1)
 _INSERTED, _UPDATED, _DELETED = range(3)
 
@@ -59,28 +73,60 @@ def _image(
     b: Bytes,
     p: Int,
     stop: Int,
-    table: Numbers,
+    first: Int,
+    count: Int,
+    logged: Int,
     tables: Tables,
     out: Output,
     target: Bytes,
     o: Int,
     begins: Numbers,
+    diffs: Int,
 ) -> tuple[Int, Int]:
-    """Write a row image, and note in ``begins`` where its columns begin; returns both offsets, like ``value``."""
-    count, first, nulls = table[COLUMNS], table[COLUMNS_AT], p
-    p += (count + 7) // 8
+    """Write a row image, and note in ``begins`` where its columns begin; returns both offsets, like ``value``.
+
+    Args:
+        first: its first column, which so many follow.
+        logged: how many of them the event has; the others are as they are in ``out.before``.
+        diffs: where the bits are that say which documents come as diffs; 0: none do; -1: it is a before image of
+            such ones.
+    """
+    nulls, read = p, np.int64(0)
+    p += (logged + 7) // 8
     if p > stop:
         return np.int64(NOT_PLAIN), o
     for k in range(count):
         begins[k] = o
         column = tables.columns[first + k]
-        if b[nulls + k // 8] >> (k % 8) & 1:
+        old = column[IN_BEFORE]
+        if column[IS_COPIED]:
+            begin = out.columns_before[old]
+            o = copied(out.before, begin, out.columns_before[old + 1] - begin, target, o)
+            continue
+        is_null = b[nulls + read // 8] >> (read % 8) & 1
+        read += 1
+        if is_null:
             if not column[NULLABLE]:
                 return np.int64(NOT_PLAIN), o
+            if diffs < 0:
+                out.documents[k, 0] = -1
             target[o] = 0
             o += 1
             continue
-        if column[KIND] == JSON:
+        if diffs < 0 and column[KIND] == JSON:
+            out.documents[k, 0], out.documents[k, 1] = document_at(b, p, stop, column)
+        if (
+            diffs > 0
+            and column[KIND] == JSON
+            and b[diffs + column[DOCUMENT] // 8] >> (column[DOCUMENT] % 8) & 1
+        ):
+            if old < 0 or out.documents[old, 0] < 0:
+                return np.int64(NOT_PLAIN), o
+            p, o = diffed_value(
+                b, out.documents[old, 0], out.documents[old, 1], p, stop, column, tables, out.stack, out.nodes,
+                target, o,
+            )  # fmt: skip
+        elif column[KIND] == JSON:
             p, o = json_value(b, p, stop, column, tables, out.stack, target, o)
         else:
             p, o = value(b, p, stop, column, tables, out.words, target, o)
@@ -91,10 +137,12 @@ def _image(
 
 
 @compiled
-def _key(table: Numbers, tables: Tables, image: Bytes, begins: Numbers, keys: Bytes, o: Int) -> Int:
-    """Write a row's key from its image; returns where the next byte goes."""
+def _key(
+    table: Numbers, numbers: Int, tables: Tables, image: Bytes, begins: Numbers, keys: Bytes, o: Int
+) -> Int:
+    """Write a row's key from an image whose numbers of its columns are there; returns where the next byte goes."""
     o = copied(tables.texts, table[NAME_AT], table[NAME_SIZE], keys, o)
-    for k in range(table[KEY_AT], table[KEY_AT] + table[KEY_SIZE]):
+    for k in range(numbers, numbers + table[KEY_SIZE]):
         begin, end = begins[tables.keys[k]], begins[tables.keys[k] + 1]
         o = copied(image, begin, end - begin, keys, o)
     return o
@@ -102,11 +150,11 @@ def _key(table: Numbers, tables: Tables, image: Bytes, begins: Numbers, keys: By
 
 @compiled
 def _is_same_key(table: Numbers, tables: Tables, out: Output) -> Bool:
-    for k in range(table[KEY_AT], table[KEY_AT] + table[KEY_SIZE]):
-        number = tables.keys[k]
-        before, after = out.columns_before[number], out.columns_after[number]
-        size = out.columns_before[number + 1] - before
-        if out.columns_after[number + 1] - after != size or not equal(
+    for k in range(table[KEY_SIZE]):
+        old, new = tables.keys[table[KEY_BEFORE_AT] + k], tables.keys[table[KEY_AT] + k]
+        before, after = out.columns_before[old], out.columns_after[new]
+        size = out.columns_before[old + 1] - before
+        if out.columns_after[new + 1] - after != size or not equal(
             out.before, before, out.values, after, size
         ):
             return False
@@ -145,15 +193,20 @@ def _has_all_columns(b: Bytes, p: Int, count: Int) -> Bool:
 
 
 @compiled
-def _first_image(b: Bytes, i: Int, stop: Int, kind: Int, count: Int) -> Int:
-    """Where the first row image of the event at ``b[i]`` begins; negative if its images lack columns."""
-    p, images = i + _FLAGS + 2, 2 if kind in _UPDATES else 1
+def _form(b: Bytes, i: Int, stop: Int, number: Int, tables: Tables) -> tuple[Int, Int]:
+    """The table or its variant that the event at ``b[i]`` is of, and where its first image begins.
+
+    The former is negative if nobody has met such an event.
+    """
+    table, kind, p = tables.tables[number], b[i + 4], i + _FLAGS + 2
+    count, images = table[COLUMNS], 2 if kind in _UPDATES else 1
+    fault = np.int64(NOT_PLAIN), p
     bitmap = (count + 7) // 8
     if p + 5 + images * bitmap > stop:
-        return np.int64(NOT_PLAIN)
+        return fault
     if kind not in _V1:
         if b[p] != 2 or b[p + 1]:
-            return np.int64(NOT_PLAIN)
+            return fault
         p += 2
     width = np.int64(b[p])
     p += 1
@@ -161,19 +214,43 @@ def _first_image(b: Bytes, i: Int, stop: Int, kind: Int, count: Int) -> Int:
         width = np.int64(b[p]) | np.int64(b[p + 1]) << 8
         p += 2
     elif width > 250:
-        return np.int64(NOT_PLAIN)
-    if width != count or p + images * bitmap > stop:
-        return np.int64(NOT_PLAIN)
-    for k in range(images):
-        if not _has_all_columns(b, p + k * bitmap, count):
-            return np.int64(NOT_PLAIN)
-    return p + images * bitmap
+        return fault
+    size = images * bitmap
+    if width != count or p + size > stop:
+        return fault
+    if _has_all_columns(b, p, count) and (images == 1 or _has_all_columns(b, p + bitmap, count)):
+        return number, p + size
+    number = table[NEXT]
+    while number >= 0:
+        variant = tables.tables[number]
+        if (
+            variant[EVENT] == kind
+            and variant[IMAGES_SIZE] == size
+            and equal(b, p, tables.texts, variant[IMAGES_AT], size)
+        ):
+            return number, p + size
+        number = variant[NEXT]
+    return fault
+
+
+@compiled
+def _diffs_at(b: Bytes, p: Int, stop: Int, documents: Int) -> tuple[Int, Int]:
+    """Read what is before an after image of PARTIAL_UPDATE_ROWS: where its bits are, as ``_image``; where it begins.
+
+    The latter is negative if it is not plain.
+    """
+    if p >= stop or b[p] > 1:
+        return np.int64(0), np.int64(NOT_PLAIN)
+    if not b[p]:
+        return np.int64(0), p + 1
+    behind = p + 1 + (documents + 7) // 8
+    return p + 1, behind if behind <= stop else np.int64(NOT_PLAIN)
 
 
 @compiled
 def rows_event(
     block: Block, i: Int, stop: Int, number: Int, tables: Tables, out: Output, rows: Int, moves: Int
-) -> tuple[Int, Int]:
+) -> tuple[Int, Int, Int]:
     """Decode the rows event at ``b[i]``, behind so many rows and moves.
 
     Args:
@@ -181,15 +258,17 @@ def rows_event(
         number: of its table.
 
     Returns:
-        the numbers of rows and moves behind it; a negative one if it is not plain or there is no room.
+        the numbers of rows and moves behind it, and of its table or variant; a negative one first if it is not plain
+        or there is no room.
     """
-    b, kind, table = block.b, block.b[i + 4], tables.tables[number]
-    fault = np.int64(NOT_PLAIN), moves
-    if table[COLUMNS] < 0:
+    b, kind = block.b, block.b[i + 4]
+    fault = np.int64(NOT_PLAIN), moves, number
+    if tables.tables[number, COLUMNS] < 0:
         return fault
-    p = _first_image(b, i, stop, kind, table[COLUMNS])
-    if p < 0:
+    form, p = _form(b, i, stop, number, tables)
+    if form < 0:
         return fault
+    table = tables.tables[form]
     flags = np.int64(b[i + _FLAGS]) | np.int64(b[i + _FLAGS + 1]) << 8
     tail_size = _tail(block, i, flags, table, tables, out)
     key_at = out.key_ends[rows - 1] if rows else np.int64(0)
@@ -206,25 +285,37 @@ def rows_event(
             or key_at + most > len(out.keys)
             or most > len(out.before)
         ):
-            return np.int64(TOO_LARGE), moves
+            return np.int64(TOO_LARGE), moves, form
         seq, begin, size = block.asked[FIRST_SEQ] + rows, o, np.int64(0)
         if is_update:
-            p, size = _image(b, p, stop, table, tables, out, out.before, size, out.columns_before)
+            at, count = table[BEFORE_AT], table[BEFORE]
+            diffs = np.int64(-1) if kind == _PARTIAL else np.int64(0)
+            p, size = _image(
+                b, p, stop, at, count, count, tables, out, out.before, size, out.columns_before, diffs
+            )
+            if p < 0:
+                return fault
+        diffs = np.int64(0)
+        if kind == _PARTIAL:
+            diffs, p = _diffs_at(b, p, stop, table[DOCUMENTS])
             if p < 0:
                 return fault
         o = copied(tables.texts, op, op_size, out.values, o)
-        p, o = _image(b, p, stop, table, tables, out, out.values, o, out.columns_after)
+        at, count = table[COLUMNS_AT], table[COLUMNS]
+        p, o = _image(
+            b, p, stop, at, count, table[LOGGED], tables, out, out.values, o, out.columns_after, diffs
+        )
         if p < 0:
             return fault
         if is_update and not _is_same_key(table, tables, out):
-            _move(block, i, flags, number, tables, out, begin + op_size, o, size, key_at, rows)
+            _move(block, i, flags, form, tables, out, begin + op_size, o, size, key_at, rows)
             out.moves[moves] = rows
             moves += 1
             rows += 2
             key_at, o = out.key_ends[rows - 1], out.value_ends[rows - 1]
             _tail(block, i, flags, table, tables, out)
             continue
-        key_at = _key(table, tables, out.values, out.columns_after, out.keys, key_at)
+        key_at = _key(table, table[KEY_AT], tables, out.values, out.columns_after, out.keys, key_at)
         if is_update:
             out.values[o] = 2
             o = copied(out.before, 0, size, out.values, o + 1)
@@ -233,7 +324,7 @@ def rows_event(
             o += 1
         o = _end_row(out, o, key_at, seq, tail_size, rows)
         rows += 1
-    return (rows, moves) if p == stop else fault
+    return (rows, moves, form) if p == stop else fault
 
 
 @compiled
@@ -244,8 +335,8 @@ def _move(
     """Write delete and create for a change of the key; what is behind makes room for what was before."""
     table, seq = tables.tables[number], block.asked[FIRST_SEQ] + row
     o, after_size = out.value_ends[row - 1] if row else np.int64(0), after_end - after_at
-    old_end = _key(table, tables, out.before, out.columns_before, out.keys, key_at)
-    new_end = _key(table, tables, out.values, out.columns_after, out.keys, old_end)
+    old_end = _key(table, table[KEY_BEFORE_AT], tables, out.before, out.columns_before, out.keys, key_at)
+    new_end = _key(table, table[KEY_AT], tables, out.values, out.columns_after, out.keys, old_end)
     copied(out.values, after_at, after_size, out.before, before_size)
     tail_size = _tail(block, i, flags | KEY_CHANGE, table, tables, out)
     o = copied(tables.texts, table[DELETE], table[OP_SIZE] + 1, out.values, o)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -11,13 +12,18 @@ from producer.decode.compiled.arrays import (
     BODY_AT,
     BODY_SIZE,
     COLUMNS,
+    EVENT,
+    IMAGES_AT,
+    IMAGES_SIZE,
     LEFT_OUT,
+    NEXT,
     NOT_HERE,
     POWERS,
     TABLE_FIELDS,
     Tables,
 )
-from producer.decode.rows_events import DecodedTable, KnownTables
+from producer.decode.row_decoder import RowDecoder
+from producer.decode.rows_events import DELETES, UPDATES, DecodedTable, Variant
 from schemas.charsets.text import text_of
 from schemas.compiled.types import Bytes
 from schemas.structure import Column
@@ -54,51 +60,118 @@ _ROOM = 40
 
 
 @dataclass
-class _Arrays:
-    """The arrays while they grow."""
+class GrowingTables:
+    """Tables and variants while more are met, by the numbers that they have in the arrays.
 
+    Attributes:
+        tables: the fields of each.
+        decoders: the structure that its rows are published with; None if it is not replicated.
+    """
+
+    decoders: list[RowDecoder | None] = field(default_factory=list)
     tables: list[list[int]] = field(default_factory=list)
     columns: list[list[int]] = field(default_factory=list)
     keys: list[int] = field(default_factory=list)
     texts: bytearray = field(default_factory=bytearray)
     members: list[int] = field(default_factory=list)
+    _last: dict[DecodedTable, int] = field(default_factory=dict)
 
     def add(self, body: bytes, table: DecodedTable | None) -> None:
         """Add a table that a TABLE_MAP's body leads to; None: it is not replicated."""
         fields = [0] * TABLE_FIELDS
-        made = None if table is None else self._table(table)
-        if made is None:
-            fields[COLUMNS] = LEFT_OUT if table is None else NOT_HERE
-        else:
-            fields[: len(made)] = made
+        fields[COLUMNS], fields[NEXT] = LEFT_OUT, -1
+        if table is not None:
+            every = range(len(table.decoder.structure.columns))
+            found = self._table(table.decoder, every, (), every)
+            fields = found or [NOT_HERE if at == COLUMNS else field for at, field in enumerate(fields)]
+            self._last[table] = len(self.tables)
         fields[BODY_AT], fields[BODY_SIZE] = self._text(body), len(body)
         self.tables.append(fields)
+        self.decoders.append(None if table is None else table.decoder)
+
+    def add_variant(self, variant: Variant) -> None:
+        """Add a variant of a table that is there. What is not decoded of the table is not decoded of it."""
+        structure = variant.decoder.structure
+        before, after = (
+            [number for number in range(len(structure.columns)) if image >> number & 1]
+            for image in variant.images
+        )
+        names = {column.name for column in structure.after_image}
+        published = [number for number, column in enumerate(structure.columns) if column.name in names]
+        if variant.kind in DELETES:
+            first, copied = before, []
+        else:
+            first = published
+            copied = [number for number in published if number not in after]
+        fields = self._table(variant.decoder, first, copied, before if variant.kind in UPDATES else [])
+        # Without fields it is one that no event is of.
+        fields, kind = (fields, variant.kind) if fields else ([0] * TABLE_FIELDS, -1)
+        fields[BODY_SIZE], fields[EVENT], fields[NEXT] = -1, kind, -1
+        fields[IMAGES_AT], fields[IMAGES_SIZE] = self._text(variant.bitmaps), len(variant.bitmaps)
+        self.tables[self._last[variant.table]][NEXT] = len(self.tables)
+        self._last[variant.table] = len(self.tables)
+        self.tables.append(fields)
+        self.decoders.append(variant.decoder)
+
+    def arrays(self) -> Tables:
+        """All of them, without their index."""
+        count = len(self.tables)
+        size = 16
+        while size < 2 * count:
+            size *= 2
+        return Tables(
+            np.array(self.tables, np.int64).reshape(count, TABLE_FIELDS),
+            np.array(self.columns, np.int64).reshape(len(self.columns), arrays.FIELDS),
+            np.array(self.keys, np.int64),
+            np.frombuffer(bytes(self.texts) or b"\0", np.uint8),
+            np.array(self.members, np.int64),
+            _LATIN1,
+            POWERS,
+            np.full(size, -1, np.int64),
+        )
 
     def _text(self, text: bytes) -> int:
         at = len(self.texts)
         self.texts += text
         return at
 
-    def _table(self, table: DecodedTable) -> list[int] | None:
-        """The fields of a table, in their order, with none of its TABLE_MAP."""
-        structure, header = table.decoder.structure, table.decoder.header
-        begin, first_key, room = len(self.columns), len(self.keys), _ROOM
-        for column in structure.columns:
-            made = self._column(column)
-            if made is None:
-                del self.columns[begin:]
-                return None
-            self.columns.append(made[0])
-            room += made[1]
-        number_of = {column.name: number for number, column in enumerate(structure.columns)}
-        self.keys += [number_of[name] for name in structure.key]
-        has_documents = any(column.code == JSON for column in structure.columns)
+    def _table(
+        self, decoder: RowDecoder, image: Sequence[int], copied: Collection[int], before: Sequence[int]
+    ) -> list[int] | None:
+        """The fields of a table or variant, in their order, with none of its TABLE_MAP and of its bitmaps.
+
+        Args:
+            image: the numbers of the columns of the after image, or of the only one.
+            copied: those of them that the event has in the before image alone.
+            before: the numbers of the columns of the before image, of an UPDATE.
+        """
+        structure, header = decoder.structure, decoder.header
+        mark = len(self.columns), len(self.keys)
+        images = [image, before] if copied or image != before else [image]
+        rank = {number: at for at, number in enumerate(before)}
+        documents = [number for number, column in enumerate(structure.columns) if column.code == JSON]
+        document_of = {number: at for at, number in enumerate(documents)}
+        begins, keys, room = [], [], _ROOM
+        for numbers in images:
+            begins.append(len(self.columns))
+            keys.append(len(self.keys))
+            for number in numbers:
+                made = self._column(structure.columns[number])
+                if made is None:
+                    del self.columns[mark[0] :], self.keys[mark[1] :]
+                    return None
+                is_copied = numbers is image and number in copied
+                place = rank.get(number, -1), document_of.get(number, 0)
+                self.columns.append([*made[0], int(is_copied), *place])
+                room += made[1]
+            at = {structure.columns[number].name: rank for rank, number in enumerate(numbers)}
+            self.keys += [at[name] for name in structure.key if name in at]
         ops = [self._text(header + op) for op in (b"\x02c\x02", b"\x02u\x02", b"\x02d\x00\x02")]
         name = key_prefix(structure)
         return [
-            begin, len(structure.columns), first_key, len(structure.key), *ops, len(header) + 3,
-            self._text(name), len(name), 0, 0, room + len(header) + 2 * len(name),
-            6 if has_documents else 3,
+            begins[0], len(image), keys[0], len(structure.key), *ops, len(header) + 3,
+            self._text(name), len(name), 0, 0, room + len(header) + 2 * len(name), 6 if documents else 3,
+            len(image) - len(copied), begins[-1], len(before), keys[-1], 0, 0, 0, -1, len(documents),
         ]  # fmt: skip
 
     def _column(self, column: Column) -> tuple[list[int], int] | None:
@@ -161,24 +234,3 @@ def _latin1() -> Bytes:
 
 
 _LATIN1 = _latin1()
-
-
-def table_arrays(known: KnownTables) -> Tables:
-    """The tables that are known now, without their index."""
-    made = _Arrays()
-    for body, table in known.tables:
-        made.add(body, table)
-    count = len(made.tables)
-    size = 16
-    while size < 2 * count:
-        size *= 2
-    return Tables(
-        np.array(made.tables, np.int64).reshape(count, TABLE_FIELDS),
-        np.array(made.columns, np.int64).reshape(len(made.columns), arrays.FIELDS),
-        np.array(made.keys, np.int64),
-        np.frombuffer(bytes(made.texts) or b"\0", np.uint8),
-        np.array(made.members, np.int64),
-        _LATIN1,
-        POWERS,
-        np.full(size, -1, np.int64),
-    )

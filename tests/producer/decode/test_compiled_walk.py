@@ -55,6 +55,15 @@ def test_the_servers_logs_come_to_the_same_epochs(name: str, tmp_path: Path) -> 
     assert compiled.groups > 5
 
 
+@pytest.mark.parametrize("name", ["mysql_images", "mariadb_images"])
+def test_row_images_that_lack_columns_are_decoded_by_compiled_code(name: str, tmp_path: Path) -> None:
+    blocks, flavor = _blocks(_log(name, tmp_path, 12), [25]), flavor_of(name)
+    plain, compiled = (epochs(blocks, flavor, tmp_path, _limits(40), compiled=way) for way in (False, True))
+    assert compiled.epochs == plain.epochs
+    # The rest are MariaDB's UPDATEs, of which the statements decide, documents that come as diffs, and statements.
+    assert compiled.groups > 250
+
+
 @settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     name=st.sampled_from(NAMES),
