@@ -96,7 +96,7 @@ class Tables(NamedTuple):
     """Known tables, as arrays.
 
     Attributes:
-        tables: fields of each, and behind all of them those of their variants.
+        tables: fields of each, and of their variants, in the order in which they were met.
         columns: fields of all tables' columns.
         keys: numbers of their keys' columns within the table.
         texts: TABLE_MAPs' bodies, beginnings of values, names, and members of ENUM and SET.
