@@ -37,6 +37,7 @@ from spark_consumer.rows.results import (
     Deletes,
     InsertedRows,
     Inserts,
+    OnlyInOrder,
     OrderedChange,
     Result,
     TracedRow,
@@ -337,6 +338,7 @@ Prepared = SingleSlice | Divided
 def assemble_slice(slice_: Slice, plan: SlicePlan, results: Sequence[Result]) -> PreparedRows:
     """Assemble the slice from the results of ``render``. Raises LogError if rows are missing or extra."""
     verify(slice_, results)
+    assert not any(isinstance(one, OnlyInOrder) for one in results)
     return sort_results(slice_, plan, results)
 
 

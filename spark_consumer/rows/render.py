@@ -68,7 +68,7 @@ _HEADER, _OPERATION = itemgetter(slice(0, HEADER_SIZE)), itemgetter(OP_AT)
 _UPDATE, _DELETE, _READ = ord("u"), ord("d"), ord("r")
 
 
-def _length(item: tuple[bytes, ...]) -> int:
+def _length(item: tuple[bytes, bytes]) -> int:
     return len(item[0])
 
 
@@ -279,31 +279,22 @@ class TableRenderer:
 
     def column_updates(self, limits: Limits) -> Iterator[Updates]:
         """Yield the changes in place of the rows in ``updated``, whose images lack columns."""
-        filled = self.plan.placeholders or ()
-        rows = sorted((self._of_key(key), key, value) for key, value in self.updated)
-        rows.sort(key=_length)
-        values = [value for _, _, value in rows]
+
+        def place(item: tuple[bytes, bytes]) -> tuple[int, bytes]:
+            found = self._of_key(item[0])
+            return len(found), found
+
         assert self.plan.in_place
-        head, tail = updates_around(
-            self.plan.target,
-            self.plan.writable,
-            self.plan.in_place,
-            [name for name, _ in filled],
-            [name for name, _ in self.plan.filled],
-        )
-        make = TableRenderer(self.index, replace(self.plan, filled=filled))._form(
-            self._is_few(len(values), values, limits)
-        )
-        place = 0
-        for one in make(head, values, tail, limits):
-            if one.rows > 1:
-                yield Updates(self.index, one.sql, one.rows, one.values)
-            else:
-                _, key, value = rows[place]
-                assignments, match = self.renderers.assignments(value), self.renderers.match_key(key)
-                sql = b"UPDATE " + self.plan.target + b" SET " + assignments + b" WHERE " + match
-                yield Updates(self.index, sql, 1)
-            place += one.rows
+        rows = sorted(self.updated, key=place)
+        few = self._is_few(len(rows), (value for _, value in rows), limits)
+        filled = TableRenderer(self.index, replace(self.plan, filled=self.plan.placeholders or ()))
+        kept = [name for name, _ in self.plan.filled]
+        updates, others = filled._in_place(rows, limits, filled._form(few), kept)
+        yield from (Updates(self.index, one.sql, one.rows, one.values) for one in updates)
+        for key, value in others:
+            assignments, match = self.renderers.assignments(value), self.renderers.match_key(key)
+            sql = b"UPDATE " + self.plan.target + b" SET " + assignments + b" WHERE " + match
+            yield Updates(self.index, sql, 1)
 
     def counted(self, plan: SlicePlan) -> Iterator[Result]:
         """Yield the DELETEs and INSERTs of rows without a key, which are in ``gone``."""
@@ -387,13 +378,19 @@ class TableRenderer:
         return deletes, updates, make(head, written, b"", limits)
 
     def _in_place(
-        self, changed: Sequence[tuple[bytes, bytes]], limits: Limits, make: Make
+        self, changed: Sequence[tuple[bytes, bytes]], limits: Limits, make: Make, kept: Sequence[str] = ()
     ) -> tuple[list[Statement], list[tuple[bytes, bytes]]]:
-        """Return the changes in place, and those that have to be a DELETE and an INSERT."""
+        """Return the changes in place, and those of rows that would be alone in a statement.
+
+        Args:
+            changed: each row behind what finds it.
+            kept: see ``updates_around``.
+        """
         if not changed or not self.plan.in_place:
             return [], []
         updates, others, place = [], [], 0
-        head, tail = updates_around(self.plan.target, self.plan.insert_columns, self.plan.in_place)
+        filled = [name for name, _ in self.plan.filled]
+        head, tail = updates_around(self.plan.target, self.plan.writable, self.plan.in_place, filled, kept)
         for one in make(head, (row for _, row in changed), tail, limits):
             if one.rows > 1:
                 updates.append(one)

@@ -79,11 +79,10 @@ class GrowingTables:
     def add(self, body: bytes, table: DecodedTable | None) -> None:
         """Add a table that a TABLE_MAP's body leads to; None: it is not replicated."""
         fields = [0] * TABLE_FIELDS
-        fields[COLUMNS], fields[NEXT] = LEFT_OUT, -1
+        fields[COLUMNS], fields[NEXT] = LEFT_OUT if table is None else NOT_HERE, -1
         if table is not None:
             every = range(len(table.decoder.structure.columns))
-            found = self._table(table.decoder, every, (), every)
-            fields = found or [NOT_HERE if at == COLUMNS else field for at, field in enumerate(fields)]
+            fields = self._table(table.decoder, every, (), every) or fields
             self._last[table] = len(self.tables)
         fields[BODY_AT], fields[BODY_SIZE] = self._text(body), len(body)
         self.tables.append(fields)

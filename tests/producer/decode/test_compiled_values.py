@@ -210,12 +210,17 @@ def _compiled() -> PlainGroups:
     return compiled_groups("mysql")
 
 
+def _known(structure: TableStructure) -> tuple[DecodedTable, KnownTables]:
+    """A table, and what is known of it."""
+    known = KnownTables()
+    table = DecodedTable(structure, note=known.variants.append)
+    known.tables.append((b"body", table))
+    return table, known
+
+
 def _decoded(
-    table: DecodedTable, event: bytes, known: KnownTables | None = None
+    table: DecodedTable, event: bytes, known: KnownTables
 ) -> tuple[list[bytes], list[bytes], Any] | None:
-    if known is None:
-        known = KnownTables()
-        known.tables.append((b"body", table))
     part = BlockPart(event, 0, len(event), 4, _FILE, OpenEpoch(3, 0.0), known, b"P")
     decoded, _, _ = _compiled().open_rows(part, b"\2\0", 5, {_ID: table})
     return (decoded.keys, decoded.values, decoded.headers(0)) if decoded.end == len(event) else None
@@ -227,10 +232,10 @@ def test_rows_of_any_columns(kind: str) -> None:
     decoded = 0
     for _ in range(120):
         structure, values = _table(rng)
-        table = DecodedTable(structure)
+        table, known = _known(structure)
         for _ in range(20):
             event = _event(rng, kind, structure, values)
-            plain, compiled = _plain(table, _KINDS[kind], event), _decoded(table, event)
+            plain, compiled = _plain(table, _KINDS[kind], event), _decoded(table, event, known)
             if compiled is not None:
                 assert compiled == plain, (structure, event.hex())
                 decoded += 1
@@ -244,17 +249,14 @@ def test_rows_of_images_that_lack_columns(kind: str) -> None:
     decoded = 0
     for _ in range(150):
         structure, values = _table(rng)
-        every, known = (1 << len(values)) - 1, KnownTables()
-        table = DecodedTable(structure, note=known.variants.append)
-        known.tables.append((b"body", table))
+        every, (table, known) = (1 << len(values)) - 1, _known(structure)
         numbers = {column.name: number for number, column in enumerate(structure.columns)}
         key = sum(1 << numbers[name] for name in structure.key) or every
         for _ in range(12):
             some = rng.choice((key, every, key | rng.getrandbits(len(values))))
             logged = some, rng.choice((rng.getrandbits(len(values)) or every, key, every))
             event = _event(rng, kind, structure, values, logged)
-            plain = _plain(table, _KINDS[kind], event)
-            compiled = _decoded(table, event, known)
+            plain, compiled = _plain(table, _KINDS[kind], event), _decoded(table, event, known)
             if compiled is not None:
                 assert compiled == plain, (structure, event.hex())
                 decoded += logged != (every, every)
@@ -307,9 +309,7 @@ def _some(values: dict[int, bytes], nulls: set[int], logged: int) -> bytes:
 
 @pytest.mark.parametrize("seed", range(6))
 def test_documents_that_come_as_diffs(seed: int) -> None:
-    rng, known, decoded = random.Random(seed), KnownTables(), 0
-    table = DecodedTable(_DOCUMENTS, note=known.variants.append)
-    known.tables.append((b"body", table))
+    rng, (table, known), decoded = random.Random(seed), _known(_DOCUMENTS), 0
     for _ in range(300):
         logged = rng.choice(((31, 31), (31, 31), (31, 10), (27, 26), (11, 8), (1, 31)))
         event = _partial(rng, logged)
@@ -327,10 +327,10 @@ def test_values_of_each_column(column: int) -> None:
     rng = random.Random(column)
     chosen, make = _POOL[column]
     structure, decoded = TableStructure("d", "t", (chosen,)), 0
-    table = DecodedTable(structure)
+    table, known = _known(structure)
     for _ in range(400):
         event = _event(rng, "write", structure, [make])
-        compiled = _decoded(table, event)
+        compiled = _decoded(table, event, known)
         if compiled is not None:
             assert compiled == _plain(table, framing.WRITE_ROWS, event), event.hex()
             decoded += 1

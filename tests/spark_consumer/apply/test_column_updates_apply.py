@@ -21,7 +21,7 @@ from tests.support.applying.binlog_applied import Channel, Epoch, definitions, e
 from tests.support.applying.parts import MemoryLog, apply_log
 from tests.support.binlogs.binlog_rows import binlog_end
 from tests.support.epochs.fake_topic import delete, insert, integer, update
-from tests.support.names import own_name
+from tests.support.names import own_database
 
 pytestmark = [pytest.mark.servers, pytest.mark.parametrize("flavor", ["mysql", "mariadb"], indirect=True)]
 
@@ -55,10 +55,7 @@ _HINDRANCES = {
 
 @pytest.fixture
 def db(request: pytest.FixtureRequest, upstream: Database, downstream: Database) -> Iterator[str]:
-    name = own_name("cols_", request, 30)
-    yield name
-    for server in (upstream, downstream):
-        server.execute(f"DROP DATABASE IF EXISTS {name}")
+    yield from own_database("cols_", request, upstream, downstream)
 
 
 @pytest.fixture

@@ -15,7 +15,7 @@ from spark_consumer.target import session as session_module
 from spark_consumer.target.session import Session, closing, connect
 from tests.support.applying.binlog_applied import Channel, definitions, epochs_since
 from tests.support.binlogs.binlog_rows import binlog_end
-from tests.support.names import own_name
+from tests.support.names import own_database
 from tests.support.statements.value_types import LOOSE
 
 pytestmark = pytest.mark.servers
@@ -44,10 +44,7 @@ _VALUES = [
 
 @pytest.fixture
 def db(request: pytest.FixtureRequest, upstream: Database, downstream: Database) -> Iterator[str]:
-    name = own_name("prepared_", request, 30)
-    yield name
-    for server in (upstream, downstream):
-        server.execute(f"DROP DATABASE IF EXISTS {name}")
+    yield from own_database("prepared_", request, upstream, downstream)
 
 
 def _value(random: Random, column: int) -> str:

@@ -12,7 +12,7 @@ from schemas.errors import DownstreamError
 from spark_consumer.target.session import Session
 from tests.support.applying.binlog_applied import Channel, Epoch, definitions, epochs_since
 from tests.support.binlogs.binlog_rows import binlog_end
-from tests.support.names import own_name
+from tests.support.names import own_database
 
 pytestmark = pytest.mark.servers
 
@@ -31,10 +31,7 @@ _VALUES = [
 
 @pytest.fixture
 def db(request: pytest.FixtureRequest, upstream: Database, downstream: Database) -> Iterator[str]:
-    name = own_name("nokey_", request, 30)
-    yield name
-    for server in (upstream, downstream):
-        server.execute(f"DROP DATABASE IF EXISTS {name}")
+    yield from own_database("nokey_", request, upstream, downstream)
 
 
 def _row(random: Random) -> str:
