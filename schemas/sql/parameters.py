@@ -107,7 +107,7 @@ def compile_parameters(
             null = f"n |= {1 << len(types) // 2}; s{number} = b''"
             lines = with_tag(column, form.lines, null)
             types += form.type
-            columns.append(_fields(column, form))
+            columns.append(fields_of(column, form))
         else:
             lines = literal_lines(column, f"s{number}")
         body += lines
@@ -142,8 +142,8 @@ def compile_parameters(
     )
 
 
-def _fields(column: Column, form: Parameter) -> tuple[int, ...]:
-    """Return the column's fields as ``schemas.sql.compiled.arrays`` names them."""
+def fields_of(column: Column, form: Parameter) -> tuple[int, ...]:
+    """Return what compiled code is told of a column, as ``schemas.sql.compiled.arrays`` names it."""
     tag = union_tags(column)[0]
     return form.form, tag[0] if tag else -1, column.nullable, form.detail
 

@@ -1,8 +1,8 @@
-"""Finds the columns of a record's after image without reading their values."""
+"""Finds the columns of a record's images without reading their values."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import lru_cache
 from typing import Any
 
@@ -36,9 +36,28 @@ def compile_offsets(structure: TableStructure) -> Callable[[bytes], list[int]]:
     if the value has no such image.
     """
     lines = [f"if not v[{AFTER_AT}]: raise ValueError('it has no after image')", f"p = {AFTER_AT + 1}"]
-    for number, column in enumerate(structure.after_image):
+    return _offsets(structure, lines, structure.after_image)
+
+
+@lru_cache(maxsize=1024)
+def compile_before_offsets(structure: TableStructure) -> Callable[[bytes], list[int]]:
+    """Generate the same function for the before image."""
+    skipped = [line for column in structure.after_image for line in skip_lines(column)]
+    lines = [
+        f"p = {AFTER_AT + 1}",
+        *(("if v[p - 1]:", *indent(skipped)) if skipped else ()),
+        "if not v[p]: raise ValueError('it has no before image')",
+        "p += 1",
+    ]
+    return _offsets(structure, lines, structure.before_image)
+
+
+def _offsets(
+    structure: TableStructure, lines: list[str], image: Sequence[Column]
+) -> Callable[[bytes], list[int]]:
+    for number, column in enumerate(image):
         lines += [f"p{number} = p", *skip_lines(column)]
-    begins = "".join(f"p{number}, " for number in range(len(structure.after_image)))
+    begins = "".join(f"p{number}, " for number in range(len(image)))
     lines += ["if p > len(v): raise EOFError('the row ends within a column')", f"return [{begins}p]"]
     return compile_function("offsets", "v", lines, SKIP_NAMES, f"<offsets of {structure.name}>")
 

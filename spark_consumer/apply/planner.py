@@ -56,7 +56,7 @@ class Planner:
         self._foreign = ForeignKeyCatalog()
         self._in_parts = config.workers > 1
         self._may_be_refused = config.consistency == "batch"
-        self._in_order: set[QualifiedName] = set()
+        self._compacted_less: set[QualifiedName] = set()
         self._by_tables = config.causality == "tables"
         self._max_rows = config.statement_rows if config.multiple_rows else 1
 
@@ -98,7 +98,7 @@ class Planner:
             is_repeat=is_repeat,
             unfinished=downstream.unfinished,
             incomplete=slice_.incomplete,
-            doubtful=lambda name: self._may_be_refused and name not in self._in_order,
+            doubtful=lambda name: self._may_be_refused and name not in self._compacted_less,
         )
         check_copied(plan, slice_)
         if is_repeat:
@@ -123,9 +123,9 @@ class Planner:
         updated = frozenset((table.db, table.table) for table in slice_.touched if table.updates)
         return replace(plan, causality=replace(causality, updated=updated))
 
-    def in_order(self, tables: Collection[QualifiedName]) -> None:
-        """From now on apply changes of these tables in the upstream's order where compacted rows may be refused."""
-        self._in_order.update(tables)
+    def compact_less(self, tables: Collection[QualifiedName]) -> None:
+        """From now on change these tables in order, or whole rows of them, where the downstream may refuse the rest."""
+        self._compacted_less.update(tables)
 
     def forget(self) -> None:
         """Invalidate the cached tables after a DDL."""

@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, replace
 from enum import Enum
+from typing import NamedTuple
 
 from schemas.ddl.lexer import Flavor
 from schemas.ddl.table_definition import PERIOD
@@ -28,6 +29,8 @@ from spark_consumer.target.row_locator import BY_KEY, RowLocator, RowMatch, loca
 from spark_consumer.target.table import TargetColumn, TargetTable
 from spark_consumer.target.versioned import keeps_history
 
+# A placeholder may break it. MariaDB's JSON has one, and there are placeholders for it.
+_CONSTRAINT = re.compile(r"CHECK \((?!json_valid\()")
 # All letters of such a member differ in such a collation, but for their case.
 _PLAIN_MEMBER = re.compile("[A-Za-z0-9]+(?:_[A-Za-z0-9]+)*")
 _PLAIN_COLLATION = re.compile(
@@ -52,6 +55,18 @@ class Change(Enum):
     DELETE = "delete"
     KEY_CHANGE = "key change"
     UPDATE = "update"
+
+
+class Unchanged(NamedTuple):
+    """What an INSERT … ON DUPLICATE KEY UPDATE says of columns that keep their values.
+
+    Attributes:
+        placeholders: values for those that the INSERT has to name; no row is inserted with them.
+        kept: what the columns are set to that the server would change by itself.
+    """
+
+    placeholders: Filled
+    kept: Filled
 
 
 @dataclass(frozen=True)
@@ -89,6 +104,7 @@ class TablePlan:
         lacks_columns: whether after images lack columns that are written.
         placeholders: if UPDATEs whose images lack columns are changes in place, values for the columns that the INSERT
             has to name; no row is inserted with them. None if they are made in order.
+        unchanged: if changes in place may set some columns of the rows; None if they set all.
     """
 
     header: bytes
@@ -119,6 +135,7 @@ class TablePlan:
     by_image: bool = False
     lacks_columns: bool = False
     placeholders: Filled | None = None
+    unchanged: Unchanged | None = None
 
     @property
     def name(self) -> str:
@@ -131,8 +148,8 @@ class TablePlan:
 
     @property
     def is_doubtful(self) -> bool:
-        """Whether the downstream may refuse its compacted rows, and accept its changes one by one."""
-        return self.by_image or self.sets
+        """Whether the downstream may refuse what it would accept in another form: in order, or as whole rows."""
+        return self.by_image or self.sets or self.unchanged is not None
 
     @property
     def target(self) -> bytes:
@@ -161,7 +178,7 @@ class TablePlan:
 
     def in_order(self) -> TablePlan:
         """Return the plan with changes that are made in the upstream's order."""
-        return replace(self, mode=ApplyMode.ORDERED, by_image=False, placeholders=None)
+        return replace(self, mode=ApplyMode.ORDERED, by_image=False, placeholders=None, unchanged=None)
 
     @property
     def filter(self) -> RowFilter | None:
@@ -201,10 +218,11 @@ class SlicePlan:
         tables = tuple(
             table.in_order() if table.mode is ApplyMode.COMPACT else table for table in self.tables
         )
-        compact = (
-            table for table in self.tables if table.mode is ApplyMode.COMPACT and not table.is_doubtful
+        compacted = frozenset(
+            table.header
+            for table in self.tables
+            if table.mode is ApplyMode.COMPACT and not (table.by_image or table.sets)
         )
-        compacted = frozenset(table.header for table in compact)
         limits = replace(self.limits, max_rows=1)
         return replace(self, tables=tables, limits=limits, traced=True, compacted=compacted)
 
@@ -274,7 +292,7 @@ def plan_slice(
         unfinished: tables in which an interrupted attempt has left rows, even if they have transactions now.
         incomplete: the upstream's tables of which a copy runs in the slice.
         doubtful: whether the rows of this downstream table may be compacted where the downstream may refuse that: by
-            their images if it has no key, and if their images lack columns.
+            their images if it has no key, if their images lack columns, and to the columns that changed.
 
     Raises:
         DownstreamError: a table cannot hold the rows.
@@ -294,6 +312,8 @@ def plan_slice(
             careful = is_repeat or safe or not doubtful(name)
             if (table.by_image and careful) or (table.lacks_columns and (careful or copied)):
                 table = table.in_order()
+            if careful or copied:
+                table = replace(table, unchanged=None)
             safely = (safe or copied) and table.locator.find is not RowMatch.WHOLE
             table = replace(table, safe=safely, incomplete=copied, is_repeat=is_repeat, gives_way=is_repeat)
             if safely or is_repeat:
@@ -305,8 +325,14 @@ def plan_slice(
 def _level(tables: list[TablePlan]) -> tuple[TablePlan, ...]:
     """Give all tables that go into one downstream table the same mode, because rows may move between them."""
     ordered = {table.target_name for table in tables if table.mode is ApplyMode.ORDERED}
+    # A row's first whole image may stand behind an UPDATE of some columns.
+    setting = {table.target_name for table in tables if table.sets}
     return tuple(
-        table.in_order() if table.mode is ApplyMode.COMPACT and table.target_name in ordered else table
+        table.in_order()
+        if table.mode is ApplyMode.COMPACT and table.target_name in ordered
+        else replace(table, unchanged=None)
+        if table.target_name in setting
+        else table
         for table in tables
     )
 
@@ -383,6 +409,9 @@ def _plan_table(
     if lacks_columns and structure.before_columns != () and not ordered:
         placeholders = _placeholders(absent, target) if in_place else None
         ordered = placeholders is None
+    unchanged = None
+    if in_place and structure.is_full and not (ordered or target.in_family):
+        unchanged = _unchanged(structure, names, target, place)
     table = TablePlan(
         header,
         structure,
@@ -409,6 +438,7 @@ def _plan_table(
         by_image=by_image,
         lacks_columns=lacks_columns,
         placeholders=placeholders,
+        unchanged=unchanged,
     )
     # Report unsupported expressions here, not on an executor.
     _ = table.filter
@@ -434,6 +464,17 @@ def _in_place(target: TargetTable, locator: RowLocator) -> bool:
         and not target.versioned
         and not any(_are_alike(column) for column in target.columns)
     )
+
+
+def _unchanged(
+    structure: TableStructure, names: list[str], target: TargetTable, place: Where
+) -> Unchanged | None:
+    """Return what is said of columns that keep their values; None if something may depend on them."""
+    others = tuple(name for name in names if name not in structure.key)
+    placeholders = _placeholders(others, target)
+    if placeholders is None or target.generated or _CONSTRAINT.search(target.definition):
+        return None
+    return Unchanged(placeholders, _filled(structure, others, target, place))
 
 
 def _placeholders(absent: tuple[str, ...], target: TargetTable) -> Filled | None:

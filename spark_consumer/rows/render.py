@@ -42,6 +42,7 @@ from spark_consumer.plan.statements import (
     prepared,
     updates_around,
 )
+from spark_consumer.rows.changed_columns import ChangedRow, only_changed
 from spark_consumer.rows.column_updates import lay_updates
 from spark_consumer.rows.compact import NetChanges, compact, compact_images
 from spark_consumer.rows.results import (
@@ -155,7 +156,7 @@ def render(plan: SlicePlan, rows: RangeRows) -> Iterator[Result]:
         tables[item[1][:HEADER_SIZE]].written.append(item)
     for table in tables.values():
         if table.plan.sets:
-            yield from table.column_updates(plan.limits)
+            yield from table.column_updates(table.updated, plan.limits)
         elif table.plan.mode is ApplyMode.COMPACT and not table.plan.by_image:
             yield from table.statements(plan, net.begun)
 
@@ -255,7 +256,11 @@ class TableRenderer:
         changed: list[tuple[bytes, bytes]] = []
         if self.plan.in_place and self.gone:
             gone, written = dict(self.gone), dict(self.written)
-            changed = [(self._of_key(key), value) for key, value in self.written if key in gone]
+            both = [ChangedRow(key, gone[key], value) for key, value in self.written if key in gone]
+            reduced, whole = only_changed(self.plan, both)
+            for one in reduced:
+                yield from TableRenderer(self.index, one.plan).column_updates(one.rows, plan.limits)
+            changed = [(self._of_key(row.key), row.last) for row in whole]
             self.gone = [item for item in self.gone if item[0] not in written]
             self.written = [item for item in self.written if item[0] not in gone]
         # Roughly in the order of their keys, so that a server looks at a page once. It is that of whole numbers.
@@ -277,20 +282,24 @@ class TableRenderer:
         yield from self.placed(placed, few=few)
         yield from self._changed(rewritten, begun, few=few)
 
-    def column_updates(self, limits: Limits) -> Iterator[Updates]:
-        """Yield the changes in place of the rows in ``updated``, whose images lack columns."""
+    def column_updates(self, updates: Sequence[tuple[bytes, bytes]], limits: Limits) -> Iterator[Updates]:
+        """Yield the changes in place of rows whose images lack columns.
+
+        Args:
+            updates: key and value of each.
+        """
 
         def place(item: tuple[bytes, bytes]) -> tuple[int, bytes]:
             found = self._of_key(item[0])
             return len(found), found
 
         assert self.plan.in_place
-        rows = sorted(self.updated, key=place)
+        rows = sorted(updates, key=place)
         few = self._is_few(len(rows), (value for _, value in rows), limits)
         filled = TableRenderer(self.index, replace(self.plan, filled=self.plan.placeholders or ()))
         kept = [name for name, _ in self.plan.filled]
-        updates, others = filled._in_place(rows, limits, filled._form(few), kept)
-        yield from (Updates(self.index, one.sql, one.rows, one.values) for one in updates)
+        made, others = filled._in_place(rows, limits, filled._form(few), kept)
+        yield from (Updates(self.index, one.sql, one.rows, one.values) for one in made)
         for key, value in others:
             assignments, match = self.renderers.assignments(value), self.renderers.match_key(key)
             sql = b"UPDATE " + self.plan.target + b" SET " + assignments + b" WHERE " + match

@@ -122,17 +122,17 @@ class ServerSink:
         assert self._rows is not None
         results = self._rows.results(slice_, partial(render, plan))
         if only := {plan.tables[one.table].target_name for one in results if isinstance(one, OnlyInOrder)}:
-            plan = plan.in_order(self._in_order(only, "a key changes, and row images lack columns"))
+            plan = plan.in_order(self._compact_less(only, "a key changes, and row images lack columns"))
             results = self._rows.results(slice_, partial(render, plan))
         made = assemble_slice(slice_, plan, results)
         applier = self._applier
         is_repeat = applier.position.repeats(slice_.order)
         return apply_directives(made, applier.directives, applier.session.flavor, is_repeat=is_repeat)
 
-    def _in_order(self, tables: set[QualifiedName], reason: str) -> set[QualifiedName]:
-        """From now on apply the changes of these tables in order."""
-        _log.info("rows_in_order", tables=[".".join(name) for name in sorted(tables)], reason=reason)
-        self._planner.in_order(tables)
+    def _compact_less(self, tables: set[QualifiedName], reason: str) -> set[QualifiedName]:
+        """From now on apply the changes of these tables as the downstream accepts them anyway."""
+        _log.info("compacted_less", tables=[".".join(name) for name in sorted(tables)], reason=reason)
+        self._planner.compact_less(tables)
         return tables
 
     def _in_one(self, slice_: Slice, *, row_by_row: bool = False) -> PreparedRows | PreparedRuns:
@@ -183,8 +183,8 @@ class ServerSink:
             raise error
         if isinstance(prepared, PreparedRows | PreparedRuns) and (doubtful := prepared.doubtful):
             # One of several equal rows was to go, or what was removed is not what was written, or the downstream does
-            # not accept the placeholders. In order, this is known.
-            self._in_order(doubtful, str(error))
+            # not accept the placeholders. In order, or with whole rows, this is known.
+            self._compact_less(doubtful, str(error))
             return self.apply(self.plan(slice_, self._structures)())
         if isinstance(prepared, PreparedParts) and (ahead := self._applier.ahead()):
             # What several workers write side by side is finished as it was begun.

@@ -68,9 +68,9 @@ def _build(folder: Path) -> None:
     from schemas.binlog.compiled import calls, events
     from schemas.compiled.build import build
     from schemas.sql.compiled import calls as sql_calls
-    from schemas.sql.compiled import values
+    from schemas.sql.compiled import changes, values
 
-    walked, about_events = groups.examples(), calls.examples()
+    walked, about_events, about_rows = groups.examples(), calls.examples(), sql_calls.examples()
     build(
         folder,
         {
@@ -79,7 +79,8 @@ def _build(folder: Path) -> None:
             "document": (json_diff.document, documents.examples()),
             "whole_events": (events.whole_events, about_events["whole_events"]),
             "packets": (events.packets, about_events["packets"]),
-            "parameters": (values.parameters, sql_calls.examples()),
+            "parameters": (values.parameters, about_rows["parameters"]),
+            "changes": (changes.changes, about_rows["changes"]),
         },
     )
 

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from schemas.compiled.code import CompiledCode
-from schemas.sql.parameters import use_compiled
+from schemas.sql import changed, parameters
 from spark_consumer.apply.workers.spark_pool import workers
 from spark_consumer.epochs.epoch_transactions import TransactionReader
 from spark_consumer.epochs.fetch import TopicReader
@@ -26,6 +26,13 @@ from tailrace.assemble.sink import open_sink
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+    from schemas.compiled.library import Library
+
+
+def _use_compiled(library: Library) -> None:
+    parameters.use_compiled(library)
+    changed.use_compiled(library)
 
 
 def consumer(
@@ -56,7 +63,7 @@ def consumer(
             config.bootstrap_servers, config.rows_topic, group, config.kafka_security, config.retry_time
         )
         tasks = Executors()
-        rows = SliceReader(tasks, source, log, CompiledCode("consumer", compiled_code, use_compiled))
+        rows = SliceReader(tasks, source, log, CompiledCode("consumer", compiled_code, _use_compiled))
 
         def use_executors(session: SparkSession) -> None:
             from spark_consumer.rows.executors import on_executors

@@ -12,5 +12,8 @@ END, SEQ, EPOCH, ROW_FIELDS = range(4)
 #: whether places are asked for, and how many rows were written before one that is left to Python
 PLACED, WRITTEN = range(2)
 
+#: how many rows were compared before one that is left to Python
+COMPARED = 0
+
 #: bits of NULLs in a word
 WORD_BITS = 64

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from schemas.compiled.types import Argument, Numbers, Words, pieces
+from schemas.sql.changed import ChangedColumns
 from schemas.sql.compiled import arrays
 from schemas.sql.parameters import PreparedRows
 from schemas.types.parameter import DECIMAL_TEXT
@@ -72,6 +73,32 @@ class CompiledValues:
         return PreparedRows(_places(fields) if placed else [], _masks(nulls), values)
 
 
+class CompiledChanges:
+    """Compares rows of any structure. Threads may share it."""
+
+    def __init__(self, library: Library) -> None:
+        self._call = library.function("changes")
+        self._lock = threading.Lock()
+
+    def __call__(
+        self, firsts: Sequence[bytes], lasts: Sequence[bytes], layout: Layout
+    ) -> ChangedColumns | None:
+        """Compare rows as ``schemas.sql.changed`` does; None if Python has to compare them."""
+        first_ends, last_ends = list(accumulate(map(len, firsts))), list(accumulate(map(len, lasts)))
+        if first_ends[-1] + last_ends[-1] > _MOST_BYTES:
+            return None
+        rows, columns = len(lasts), len(layout.columns)
+        compared, changed = np.zeros(1, np.int64), np.zeros(columns, np.int64)
+        places = np.empty((rows, columns + 1), np.int64)
+        data = [np.frombuffer(b"".join(values), np.uint8) for values in (firsts, lasts)]
+        ends = [np.array(numbers, np.int64) for numbers in (first_ends, last_ends)]
+        with self._lock:
+            self._call(data[0], ends[0], data[1], ends[1], layout.columns, compared, changed, places)
+        if compared[arrays.COMPARED] < rows:
+            return None
+        return ChangedColumns(set(changed.nonzero()[0].tolist()), places.tolist())
+
+
 def _places(fields: Numbers) -> list[int]:
     """See ``place_lines``."""
     places = zip(fields[:, arrays.EPOCH].tolist(), fields[:, arrays.SEQ].tolist(), strict=True)
@@ -87,8 +114,11 @@ def _masks(nulls: Words) -> list[int]:
     return masks
 
 
-def examples() -> tuple[Argument, ...]:
-    """Arguments of the compiled code, as examples of their types."""
+def examples() -> dict[str, tuple[Argument, ...]]:
+    """Arguments of the compiled functions, as examples of their types."""
     data, numbers = np.zeros(1, np.uint8), np.zeros(1, np.int64)
     table, words = np.zeros((1, 1), np.int64), np.zeros(1, np.uint64)
-    return data, numbers, table, numbers, words, data, table, np.zeros((1, 1), np.uint64)
+    return {
+        "parameters": (data, numbers, table, numbers, words, data, table, np.zeros((1, 1), np.uint64)),
+        "changes": (data, numbers, data, numbers, table, numbers, numbers, table),
+    }

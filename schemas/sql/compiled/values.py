@@ -44,7 +44,7 @@ _TEN = np.uint64(10)
 
 
 @compiled
-def _zigzag(b: Bytes, p: Int, stop: Int) -> tuple[Word, Int]:
+def zigzag(b: Bytes, p: Int, stop: Int) -> tuple[Word, Int]:
     """The zig-zag value at ``b[p]`` and the offset behind it; a negative one if it does not end, or is too large."""
     value, shift = np.uint64(0), 0
     while p < stop and shift <= _MOST_SHIFT:
@@ -184,7 +184,7 @@ def _value(b: Bytes, p: Int, stop: Int, column: Numbers, words: Words, out: Byte
             return -1, o
         return p + width, _number(out, o, bits)
     begin = p
-    z, p = _zigzag(b, p, stop)
+    z, p = zigzag(b, p, stop)
     if p < 0:
         return -1, o
     if form == NUMBER:
@@ -257,10 +257,10 @@ def parameters(
             if p < 0:
                 return
         if asked[PLACED]:
-            seq, p = _zigzag(rows, p + 1, stop)
+            seq, p = zigzag(rows, p + 1, stop)
             if p < 0:
                 return
-            epoch, p = _zigzag(rows, p, stop)
+            epoch, p = zigzag(rows, p, stop)
             if p < 0 or (seq | epoch) >> np.uint64(63):
                 return
             fields[row, SEQ], fields[row, EPOCH] = np.int64(seq), np.int64(epoch)

@@ -1,4 +1,4 @@
-"""Compiled code makes the same values of prepared statements as Python, and leaves to it what it does not know."""
+"""Compiled code makes the same of rows as Python, and leaves to it what it does not know."""
 
 from __future__ import annotations
 
@@ -9,7 +9,9 @@ from typing import Any
 
 import pytest
 
+from schemas.sql import changed
 from schemas.sql import parameters as module
+from schemas.sql.changed import compile_comparison
 from schemas.sql.parameters import PreparedRows, compile_parameters, use_compiled
 from schemas.structure import Column, TableStructure
 from schemas.types import union_tags
@@ -133,11 +135,12 @@ def _damaged(rng: random.Random, row: bytes) -> bytes:
 @pytest.fixture(autouse=True)
 def _without_compiled(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "_compiled", [])
+    monkeypatch.setattr(changed, "_compiled", [])
 
 
-def _outcome(make: Callable[[Sequence[bytes]], PreparedRows], rows: Sequence[bytes]) -> Any:
+def _outcome(make: Callable[..., Any], *rows: Sequence[bytes]) -> Any:
     try:
-        return make(rows)
+        return make(*rows)
     except Exception as error:
         return type(error), str(error)
 
@@ -195,3 +198,43 @@ def test_columns_that_are_not_written_are_left_to_python() -> None:
     use_compiled(compiled_library())
     rows = [bytes(10) + b"\2c\2\4\6\0\0\0"] * 16
     assert parameters.after(rows) == PreparedRows([], [0] * 16, [b"\2" + bytes(7)] * 16)
+
+
+def _changed_row(rng: random.Random, makes: Sequence[Make]) -> tuple[bytes, bytes]:
+    """A record with a row's before image, and one with its after image, in which some columns are others."""
+    before, image = ([make(rng) for make in makes] for _ in range(2))
+    after = b"".join(new if rng.random() < 0.2 else old for old, new in zip(before, image, strict=True))
+    rest = b"\2" + b"".join(before) + b"the rest"
+    first = rng.choice((b"\2d\0" + rest, b"\2u\2" + b"".join(image) + rest))
+    last = rng.choice(
+        (b"\2c\2" + after + b"\0the rest", b"\2u\2" + after + b"\2" + b"".join(image) + b"the rest")
+    )
+    return bytes(10) + first, bytes(10) + last
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_columns_that_changed_are_those_of_python(seed: int) -> None:
+    rng = random.Random(seed)
+    structure, makes = _table(rng)
+    rows = [_changed_row(rng, makes) for _ in range(40)]
+    damaged = [(_damaged(rng, first), last) for first, last in rows]
+    damaged += [(first, _damaged(rng, last)) for first, last in rows]
+    blocks = [rows, rows[:16], *([*rows[:20], one, *rows[20:]] for one in damaged)]
+    arguments = [tuple(zip(*block, strict=True)) for block in blocks]
+    comparison: Any = compile_comparison(structure)
+    expected = [_outcome(comparison, *both) for both in arguments]
+    changed.use_compiled(compiled_library())
+    assert [_outcome(comparison, *both) for both in arguments] == expected
+    [compiled] = changed._compiled
+    firsts, lasts = arguments[0]
+    assert compiled(firsts, lasts, comparison._layout) == expected[0]
+
+
+def test_a_row_without_one_of_the_images_is_left_to_python() -> None:
+    comparison: Any = compile_comparison(TableStructure("d", "t", (Column("a", "int", 3, 0, False),), ()))
+    inserted, deleted = bytes(10) + b"\2c\2\4\0\0\0", bytes(10) + b"\2d\0\2\4\0\0"
+    changed.use_compiled(compiled_library())
+    assert comparison([deleted] * 16, [inserted] * 16) == (set(), [[13, 14]] * 16)
+    for firsts, lasts in (([inserted], [inserted]), ([deleted], [deleted])):
+        with pytest.raises(ValueError, match="image"):
+            comparison(firsts * 16, lasts * 16)
