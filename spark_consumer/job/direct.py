@@ -11,13 +11,14 @@ from spark_consumer.epochs.log_reader import LogReader
 from spark_consumer.epochs.start import resume_offset
 from spark_consumer.epochs.tracker import MemoryVersions, TrackerOutput, learn, tracked
 from spark_consumer.job.batches import BatchRunner, Look, StopQuery
-from spark_consumer.job.spare_cores import has_spare_cores
+from spark_consumer.job.sharing import executors_share
 from spark_consumer.rules.config import ConsumerConfig
 
 _MAX_EPOCHS = 100
 # The executors share a larger transaction that is not applied in runs, also if they are not there yet.
 _LARGE_EPOCH_ROWS = 200_000
-# Seconds of work, and without any, before Spark starts on few cores, which it takes from what is being applied.
+# Seconds of work, and without any, before Spark starts, which takes cores from what is being applied, unless executors
+# share that.
 _LONGEST_WAIT, _IDLE = 600.0, 5.0
 _POLL, _MOMENT = 0.05, 0.01  # seconds
 _log = structlog.get_logger()
@@ -71,9 +72,9 @@ class DirectBatches:
         for one in self._log.structures(position.epoch):
             learn(versions, f"{one.db}.{one.table}", one.fingerprint, one.epoch, one.structure)
         _log.info("applies_directly", epoch=position.epoch)
-        enough = has_spare_cores()
-        latest = time.monotonic() + (0 if enough else _LONGEST_WAIT)
-        idle = time.monotonic() + (0 if enough else _IDLE)
+        at_once = executors_share(self._config)
+        latest = time.monotonic() + (0 if at_once else _LONGEST_WAIT)
+        idle = time.monotonic() + (0 if at_once else _IDLE)
         with self._log.following(offset) as read:
 
             def arrived(wait: float) -> TrackerOutput | None:
@@ -92,7 +93,7 @@ class DirectBatches:
                 output = coming.pop() if coming else arrived(_POLL)
                 if output is not None:
                     self._apply(output, look)
-                    idle = time.monotonic() + (0 if enough else _IDLE)
+                    idle = time.monotonic() + (0 if at_once else _IDLE)
                 if self.spark_may_start.is_set():
                     continue
                 now = time.monotonic()

@@ -26,7 +26,7 @@ from spark_consumer.job.direct import DirectBatches
 from spark_consumer.job.driver_worker import is_awaited_in_vain
 from spark_consumer.job.jvm.process import JVM_TIMEOUT, JvmLost, jvm_end, lost
 from spark_consumer.job.progress import Counters
-from spark_consumer.job.spare_cores import has_spare_cores
+from spark_consumer.job.sharing import executors_share
 from spark_consumer.rows.failures import SparkFailed, explain
 from spark_consumer.rows.slice_rows import SliceRows
 from spark_consumer.rules.config import ConsumerConfig
@@ -229,8 +229,7 @@ class Queries:
         self._runner(frame, number)
 
     def _share_rows(self, spark: SparkSession) -> None:
-        # On few cores this process reads and renders rows with a third of the CPU, in compiled code.
-        if has_spare_cores() or not spark.sparkContext.master.startswith("local"):
+        if executors_share(self._config):
             self._use_executors(spark)
 
     def _without_jvm(self, ended: str) -> TailraceError:
