@@ -27,6 +27,8 @@ from spark_consumer.rules.config import ConsumerConfig
 from spark_consumer.target.session import Session
 from spark_consumer.target.tables import ForeignKeyCatalog, TargetCatalog
 
+_FIRST_REFUSAL, _LONGEST_REFUSAL = 600.0, 86_400.0
+
 
 @dataclass(frozen=True)
 class Downstream:
@@ -56,7 +58,7 @@ class Planner:
         self._foreign = ForeignKeyCatalog()
         self._in_parts = config.workers > 1
         self._may_be_refused = config.consistency == "batch"
-        self._compacted_less: set[QualifiedName] = set()
+        self._refusals = Refusals()
         self._by_tables = config.causality == "tables"
         self._max_rows = config.statement_rows if config.multiple_rows else 1
 
@@ -98,7 +100,7 @@ class Planner:
             is_repeat=is_repeat,
             unfinished=downstream.unfinished,
             incomplete=slice_.incomplete,
-            doubtful=lambda name: self._may_be_refused and name not in self._compacted_less,
+            doubtful=lambda name: self._may_be_refused and not self._refusals.hold(name, time.monotonic()),
         )
         check_copied(plan, slice_)
         if is_repeat:
@@ -124,13 +126,36 @@ class Planner:
         return replace(plan, causality=replace(causality, updated=updated))
 
     def compact_less(self, tables: Collection[QualifiedName]) -> None:
-        """From now on change these tables in order, or whole rows of them, where the downstream may refuse the rest."""
-        self._compacted_less.update(tables)
+        """For a while change these tables in order, or whole rows of them, where the downstream may refuse the rest."""
+        self._refusals.add(tables, time.monotonic())
 
     def forget(self) -> None:
         """Invalidate the cached tables after a DDL."""
         self._catalog.forget()
         self._foreign.forget()
+
+
+class Refusals:
+    """Tables whose compacted rows the downstream has refused. What it refused once may have been a rare row.
+
+    A refusal holds for ten minutes, and each one twice as long as the one before, up to a day. Times are those of the
+    monotonic clock, in seconds.
+    """
+
+    def __init__(self) -> None:
+        self._until: dict[QualifiedName, tuple[float, float]] = {}
+
+    def add(self, tables: Collection[QualifiedName], now: float) -> None:
+        """Note that they were refused."""
+        for name in tables:
+            _, last = self._until.get(name, (now, _FIRST_REFUSAL / 2))
+            seconds = min(2 * last, _LONGEST_REFUSAL)
+            self._until[name] = now + seconds, seconds
+
+    def hold(self, table: QualifiedName, now: float) -> bool:
+        """Whether a refusal of the table holds."""
+        until = self._until.get(table)
+        return until is not None and now < until[0]
 
 
 class SafeMode:

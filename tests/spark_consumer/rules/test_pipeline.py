@@ -14,7 +14,7 @@ from schemas.ddl.names import CannotRename, rename
 from schemas.errors import ConfigError, DownstreamError
 from schemas.tables import TableFilter
 from schemas.wire.epoch import SchemaChanged, TableChanged
-from spark_consumer.apply.planner import SafeMode
+from spark_consumer.apply.planner import Refusals, SafeMode
 from spark_consumer.ddl.translate import DdlRules
 from spark_consumer.rules.event_filter import EVENTS, EventFilter, EventRule
 from spark_consumer.rules.route import Route, Router
@@ -148,3 +148,18 @@ def test_safe_mode_is_a_window_or_always() -> None:
     assert SafeMode(False, 5, now=100).active(104.9)
     assert not SafeMode(False, 5, now=100).active(105)
     assert SafeMode(True, 0, now=100).active(1e9)
+
+
+def test_a_refusal_holds_for_a_while_and_the_next_one_for_longer() -> None:
+    refusals, a, b = Refusals(), ("d", "a"), ("d", "b")
+    assert not refusals.hold(a, 0)
+    refusals.add({a}, 100)
+    assert refusals.hold(a, 699.9)
+    assert not refusals.hold(a, 700)
+    assert not refusals.hold(b, 100)
+    refusals.add({a, b}, 1000)
+    assert (refusals.hold(a, 2199), refusals.hold(a, 2200)) == (True, False)
+    assert (refusals.hold(b, 1599), refusals.hold(b, 1600)) == (True, False)
+    for _ in range(20):
+        refusals.add({a}, 5000)
+    assert (refusals.hold(a, 91_399), refusals.hold(a, 91_400)) == (True, False)
