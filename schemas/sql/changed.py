@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from functools import lru_cache
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -34,15 +34,17 @@ class ChangedColumns(NamedTuple):
 
     Attributes:
         numbers: the columns that changed in any of them, from 0.
+        moved: of each row whether a watched column changed.
         places: of each row where each column of the after image begins in its record, and where the last one ends.
     """
 
     numbers: set[int]
+    moved: list[bool]
     places: list[list[int]]
 
 
-#: compares rows by their records with the before image, and those with the after image
-Compare = Callable[[Sequence[bytes], Sequence[bytes]], ChangedColumns]
+#: compares rows by their records with the before image, and those with the after image; and the columns to watch
+Compare = Callable[[Sequence[bytes], Sequence[bytes], Collection[int]], ChangedColumns]
 
 
 @lru_cache(maxsize=1024)
@@ -66,19 +68,24 @@ class _Comparison:
         self._is_known = all(column[0] != LEFT_OUT for column in self._columns)
         self._layout: Layout | None = None
 
-    def __call__(self, firsts: Sequence[bytes], lasts: Sequence[bytes]) -> ChangedColumns:
+    def __call__(
+        self, firsts: Sequence[bytes], lasts: Sequence[bytes], watched: Collection[int]
+    ) -> ChangedColumns:
         if _compiled and self._is_known and len(lasts) >= _FEW_ROWS:
             if self._layout is None:
                 from schemas.sql.compiled.calls import Layout
 
                 self._layout = Layout(self._columns)
-            if (found := _compiled[0](firsts, lasts, self._layout)) is not None:
+            if (found := _compiled[0](firsts, lasts, watched, self._layout)) is not None:
                 return found
         changed: set[int] = set()
+        moved: list[bool] = []
         rest, places = list(range(len(self._columns))), [self._after(last) for last in lasts]
         for first, last, new in zip(firsts, lasts, places, strict=True):
             old = self._before(first)
-            changed.update(n for n in rest if first[old[n] : old[n + 1]] != last[new[n] : new[n + 1]])
-            if len(changed) + len(rest) > len(self._columns):
-                rest = [n for n in rest if n not in changed]
-        return ChangedColumns(changed, places)
+            differ = {n for n in rest if first[old[n] : old[n + 1]] != last[new[n] : new[n + 1]]}
+            moved.append(not differ.isdisjoint(watched))
+            if not differ <= changed:
+                changed |= differ
+                rest = [n for n in rest if n not in changed or n in watched]
+        return ChangedColumns(changed, moved, places)

@@ -178,7 +178,7 @@ class PreparedRows:
 
     @property
     def doubtful(self) -> set[QualifiedName]:
-        """The downstream's tables whose compacted rows it may refuse, and accept their changes one by one."""
+        """The downstream's tables whose compacted rows it may refuse, and accept their changes in another form."""
         return {table.target_name for table, _ in self.writes.merged if table.is_doubtful}
 
     @property
@@ -220,7 +220,7 @@ class PreparedRuns:
 
     @property
     def doubtful(self) -> set[QualifiedName]:
-        """The downstream's tables whose compacted rows it may refuse, and accept their changes one by one."""
+        """The downstream's tables whose compacted rows it may refuse, and accept their changes in another form."""
         return {table.target_name for table in self.plan.tables if table.is_doubtful}
 
     @contextmanager

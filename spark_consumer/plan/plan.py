@@ -100,6 +100,7 @@ class TablePlan:
         any_order: whether rows of a copy can be inserted in any order, many with one statement.
         by_predicate: whether rows are found by predicates, because a list of keys may miss some.
         in_place: the kind of server if changed rows can be changed in place; None if they are deleted and inserted.
+        unique: columns of other unique keys than the upstream's; only rows in which they stay are changed in place.
         by_image: whether the rows of a table without a key are compacted by their images.
         lacks_columns: whether after images lack columns that are written.
         placeholders: if UPDATEs whose images lack columns are changes in place, values for the columns that the INSERT
@@ -132,6 +133,7 @@ class TablePlan:
     any_order: bool = False
     by_predicate: bool = False
     in_place: Flavor | None = None
+    unique: frozenset[str] = frozenset()
     by_image: bool = False
     lacks_columns: bool = False
     placeholders: Filled | None = None
@@ -149,7 +151,7 @@ class TablePlan:
     @property
     def is_doubtful(self) -> bool:
         """Whether the downstream may refuse what it would accept in another form: in order, or as whole rows."""
-        return self.by_image or self.sets or self.unchanged is not None
+        return self.by_image or self.sets or self.unchanged is not None or bool(self.unique)
 
     @property
     def target(self) -> bytes:
@@ -178,7 +180,14 @@ class TablePlan:
 
     def in_order(self) -> TablePlan:
         """Return the plan with changes that are made in the upstream's order."""
-        return replace(self, mode=ApplyMode.ORDERED, by_image=False, placeholders=None, unchanged=None)
+        return replace(
+            self,
+            mode=ApplyMode.ORDERED,
+            by_image=False,
+            placeholders=None,
+            unchanged=None,
+            unique=frozenset(),
+        )
 
     @property
     def filter(self) -> RowFilter | None:
@@ -292,7 +301,8 @@ def plan_slice(
         unfinished: tables in which an interrupted attempt has left rows, even if they have transactions now.
         incomplete: the upstream's tables of which a copy runs in the slice.
         doubtful: whether the rows of this downstream table may be compacted where the downstream may refuse that: by
-            their images if it has no key, if their images lack columns, and to the columns that changed.
+            their images if it has no key, if their images lack columns, to the columns that changed, and in place
+            beside other unique keys.
 
     Raises:
         DownstreamError: a table cannot hold the rows.
@@ -313,7 +323,8 @@ def plan_slice(
             if (table.by_image and careful) or (table.lacks_columns and (careful or copied)):
                 table = table.in_order()
             if careful or copied:
-                table = replace(table, unchanged=None)
+                in_place = None if table.unique else table.in_place
+                table = replace(table, unchanged=None, in_place=in_place, unique=frozenset())
             safely = (safe or copied) and table.locator.find is not RowMatch.WHOLE
             table = replace(table, safe=safely, incomplete=copied, is_repeat=is_repeat, gives_way=is_repeat)
             if safely or is_repeat:
@@ -402,12 +413,13 @@ def _plan_table(
     may_be_counted = structure.is_full and not (structure.key or target.keys or merged or target.in_family)
     by_image = may_be_counted and not ordered
     ordered = ordered or not (locator.sure or by_image)
-    in_place = target.flavor if not merged and _in_place(target, locator) else None
+    unique = None if merged else _staying(names, structure, target, locator)
+    in_place = None if unique is None else target.flavor
     # DELETE and INSERT would also lose values that an UPDATE's after image lacks. A DELETE needs only the key.
     lacks_columns = bool(after and absent)
     placeholders = None
     if lacks_columns and structure.before_columns != () and not ordered:
-        placeholders = _placeholders(absent, target) if in_place else None
+        placeholders = _placeholders(absent, target) if in_place and not unique else None
         ordered = placeholders is None
     unchanged = None
     if in_place and structure.is_full and not (ordered or target.in_family):
@@ -435,6 +447,7 @@ def _plan_table(
         any_order=not ordered and not merged and locator.find is RowMatch.KEY,
         by_predicate=misses_in_lists(structure, target, locator),
         in_place=in_place,
+        unique=frozenset(unique or ()),
         by_image=by_image,
         lacks_columns=lacks_columns,
         placeholders=placeholders,
@@ -451,19 +464,30 @@ def _as_written(structure: TableStructure, target: TargetTable) -> TableStructur
     return structure if columns == structure.columns else replace(structure, columns=columns)
 
 
-def _in_place(target: TargetTable, locator: RowLocator) -> bool:
-    """Whether INSERT … ON DUPLICATE KEY UPDATE can only find the row with the upstream's key, and sets all its values.
+def _staying(
+    names: list[str], structure: TableStructure, target: TargetTable, locator: RowLocator
+) -> list[str] | None:
+    """Return the columns that have to stay so that a row can be changed in place; None if it never can.
 
+    INSERT … ON DUPLICATE KEY UPDATE then finds the row with the upstream's key by any unique key, and sets its values.
     A server takes ENUM and SET over as text, and finds the first of members that are alike to the collation.
     """
-    return (
+    own = {name.lower() for name in structure.key}
+    keys = [key for key in target.keys if key.plain and not key.nullable and own.issuperset(key.columns)]
+    others = [key for key in target.keys if key not in keys[:1]]
+    written = {name.lower(): name for name in names}
+    columns = {column for key in others for column in key.columns}
+    possible = (
         locator.find is RowMatch.KEY
-        and len(target.keys) == 1
-        and not target.keys[0].nullable
+        and bool(keys)
+        and all(key.plain for key in others)
+        and (structure.is_full or not others)
+        and columns.issubset(written)
         and target.engine.lower() == "innodb"
         and not target.versioned
         and not any(_are_alike(column) for column in target.columns)
     )
+    return [written[column] for column in columns] if possible else None
 
 
 def _unchanged(

@@ -109,21 +109,29 @@ def updates_around(
     flavor: Flavor,
     placeholders: Sequence[str] = (),
     kept: Sequence[str] = (),
+    key: Sequence[str] = (),
 ) -> tuple[bytes, bytes]:
     """Return what is around the rows in INSERT … VALUES (…),(…) ON DUPLICATE KEY UPDATE …, which changes them in place.
 
-    Only for a table with one unique key, and with the check that each row was there: of several keys, any may collide.
+    Only with the check that each row was there, and where no other row can have one of the rows' unique values.
 
     Args:
         columns: the columns that the rows have and that are changed.
         placeholders: columns that the rows have, too.
         kept: columns that the server would change if they were not named.
+        key: columns whose values the server compares, and refuses another row that has one of the unique values.
     """
     names = [quoted(name) for name in columns]
     # The alias must not be the table's own name.
     alias = "m" if table.lower().endswith(b"`n`") else "n"
     named, form = (f" AS {alias}", alias + ".{0}") if flavor == "mysql" else ("", "VALUES({0})")
     changes = [f"{name}={form.format(name)}" for name in names]
+    if key:
+        there = {quoted(name): f"{table.decode()}.{quoted(name)}" for name in key}
+        is_it = " AND ".join(f"{old}<=>{form.format(name)}" for name, old in there.items())
+        # A key's column is never NULL. It is the first one that is set, so all have their old values yet.
+        first = next(name for name in names if name in there)
+        changes[names.index(first)] = f"{first}=IF({is_it},{there[first]},NULL)"
     changes += (f"{name}={table.decode()}.{name}" for name in map(quoted, kept))
     tail = f"{named} ON DUPLICATE KEY UPDATE {','.join(changes)}"
     every = ",".join((*names, *map(quoted, placeholders)))

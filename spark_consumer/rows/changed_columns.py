@@ -1,7 +1,8 @@
-"""Reduces changes of rows to the columns that changed, so that a change in place sets only these.
+"""Divides changes of rows that were there and still are: into those of some columns, of whole rows, and replacements.
 
 The log has both images of such a row. A server needs half a microsecond for each value that it is given, and looks at
-all of a large one, also if the row has this value already.
+all of a large one, also if the row has this value already. So the columns that did not change are left out. A row of
+which another unique key changes is replaced: in place it could meet the row that had its new value before.
 """
 
 from __future__ import annotations
@@ -45,41 +46,57 @@ class SomeColumns(NamedTuple):
     rows: list[tuple[bytes, bytes]]
 
 
-def only_changed(plan: TablePlan, rows: Sequence[ChangedRow]) -> tuple[list[SomeColumns], list[ChangedRow]]:
-    """Reduce rows to their keys and the columns that changed in any of them.
+class Divided(NamedTuple):
+    """How rows are changed.
 
-    Args:
-        plan: that of the rows' table.
+    Attributes:
+        some: those of which few columns are set in place.
+        whole: those of which all columns are.
+        replaced: those that are deleted and inserted.
+    """
 
-    Returns:
-        the rows with these columns, and the rows that are better written as a whole.
+    some: list[SomeColumns]
+    whole: list[ChangedRow]
+    replaced: list[ChangedRow]
+
+
+def divide(plan: TablePlan, rows: Sequence[ChangedRow]) -> Divided:
+    """Divide the rows of a table whose rows may be changed in place.
 
     Raises:
         ValueError, LookupError, EOFError: a record is no row of the table.
     """
     wide = len(plan.writable) >= _WIDE or max((len(row.last) for row in rows), default=0) >= _LONG
-    if plan.unchanged is None or not wide:
-        return [], list(rows)
+    reduces = plan.unchanged is not None and wide
+    divided = Divided([], [], [])
     columns = plan.structure.columns
-    keys = {n for n, column in enumerate(columns) if column.name in plan.structure.key}
-    values = {n for n, column in enumerate(columns) if column.name in plan.writable} - keys
+    unique = {n for n, column in enumerate(columns) if column.name in plan.unique}
+    named = unique | {n for n, column in enumerate(columns) if column.name in plan.structure.key}
+    values = {n for n, column in enumerate(columns) if column.name in plan.writable} - named
     compare = compile_comparison(plan.structure)
     changed: set[int] = set()
     made: dict[int, SomeColumns] = {}
     for begin in range(0, len(rows), _BLOCK):
+        if not (reduces or unique):
+            divided.whole.extend(rows[begin:])
+            break
         block = rows[begin : begin + _BLOCK]
-        found = compare([row.first for row in block], [row.last for row in block])
+        found = compare([row.first for row in block], [row.last for row in block], unique)
         changed |= found.numbers & values
-        if 2 * len(changed) > len(values):
-            return list(made.values()), list(rows[begin:])
-        chosen = sorted(keys | changed)
-        if len(changed) not in made:
+        reduces = reduces and 2 * len(changed) <= len(values)
+        chosen = sorted(named | changed)
+        if reduces and len(changed) not in made:
             made[len(changed)] = SomeColumns(_with_columns(plan, chosen), [])
-        made[len(changed)].rows.extend(
-            (row.key, b"".join((row.last[: AFTER_AT + 1], *(row.last[at[n] : at[n + 1]] for n in chosen))))
-            for row, at in zip(block, found.places, strict=True)
-        )
-    return list(made.values()), []
+        for row, moved, at in zip(block, *found[1:], strict=True):
+            if moved:
+                divided.replaced.append(row)
+            elif reduces:
+                image = (row.last[: AFTER_AT + 1], *(row.last[at[n] : at[n + 1]] for n in chosen))
+                made[len(changed)].rows.append((row.key, b"".join(image)))
+            else:
+                divided.whole.append(row)
+    divided.some.extend(made.values())
+    return divided
 
 
 def _with_columns(plan: TablePlan, chosen: Collection[int]) -> TablePlan:

@@ -42,7 +42,7 @@ from spark_consumer.plan.statements import (
     prepared,
     updates_around,
 )
-from spark_consumer.rows.changed_columns import ChangedRow, only_changed
+from spark_consumer.rows.changed_columns import ChangedRow, divide
 from spark_consumer.rows.column_updates import lay_updates
 from spark_consumer.rows.compact import NetChanges, compact, compact_images
 from spark_consumer.rows.results import (
@@ -257,12 +257,14 @@ class TableRenderer:
         if self.plan.in_place and self.gone:
             gone, written = dict(self.gone), dict(self.written)
             both = [ChangedRow(key, gone[key], value) for key, value in self.written if key in gone]
-            reduced, whole = only_changed(self.plan, both)
-            for one in reduced:
+            some, whole, replaced = divide(self.plan, both)
+            for one in some:
                 yield from TableRenderer(self.index, one.plan).column_updates(one.rows, plan.limits)
             changed = [(self._of_key(row.key), row.last) for row in whole]
             self.gone = [item for item in self.gone if item[0] not in written]
+            self.gone += ((row.key, row.first) for row in replaced)
             self.written = [item for item in self.written if item[0] not in gone]
+            self.written += ((row.key, row.last) for row in replaced)
         # Roughly in the order of their keys, so that a server looks at a page once. It is that of whole numbers.
         changed.sort(key=itemgetter(0))
         changed.sort(key=_length)
@@ -399,7 +401,10 @@ class TableRenderer:
             return [], []
         updates, others, place = [], [], 0
         filled = [name for name, _ in self.plan.filled]
-        head, tail = updates_around(self.plan.target, self.plan.writable, self.plan.in_place, filled, kept)
+        key = self.plan.structure.key if self.plan.unique else ()
+        head, tail = updates_around(
+            self.plan.target, self.plan.writable, self.plan.in_place, filled, kept, key
+        )
         for one in make(head, (row for _, row in changed), tail, limits):
             if one.rows > 1:
                 updates.append(one)

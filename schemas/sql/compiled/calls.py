@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from itertools import accumulate
 from typing import TYPE_CHECKING
 
@@ -81,22 +81,27 @@ class CompiledChanges:
         self._lock = threading.Lock()
 
     def __call__(
-        self, firsts: Sequence[bytes], lasts: Sequence[bytes], layout: Layout
+        self, firsts: Sequence[bytes], lasts: Sequence[bytes], watched: Collection[int], layout: Layout
     ) -> ChangedColumns | None:
         """Compare rows as ``schemas.sql.changed`` does; None if Python has to compare them."""
         first_ends, last_ends = list(accumulate(map(len, firsts))), list(accumulate(map(len, lasts)))
         if first_ends[-1] + last_ends[-1] > _MOST_BYTES:
             return None
         rows, columns = len(lasts), len(layout.columns)
-        compared, changed = np.zeros(1, np.int64), np.zeros(columns, np.int64)
+        compared, moved = np.zeros(1, np.int64), np.zeros(rows, np.int64)
+        asked, changed = np.zeros((2, columns), np.int64)
+        asked[list(watched)] = 1
         places = np.empty((rows, columns + 1), np.int64)
         data = [np.frombuffer(b"".join(values), np.uint8) for values in (firsts, lasts)]
         ends = [np.array(numbers, np.int64) for numbers in (first_ends, last_ends)]
         with self._lock:
-            self._call(data[0], ends[0], data[1], ends[1], layout.columns, compared, changed, places)
+            sides = data[0], ends[0], data[1], ends[1]
+            self._call(*sides, layout.columns, asked, compared, changed, moved, places)
         if compared[arrays.COMPARED] < rows:
             return None
-        return ChangedColumns(set(changed.nonzero()[0].tolist()), places.tolist())
+        return ChangedColumns(
+            set(changed.nonzero()[0].tolist()), moved.astype(bool).tolist(), places.tolist()
+        )
 
 
 def _places(fields: Numbers) -> list[int]:
@@ -120,5 +125,5 @@ def examples() -> dict[str, tuple[Argument, ...]]:
     table, words = np.zeros((1, 1), np.int64), np.zeros(1, np.uint64)
     return {
         "parameters": (data, numbers, table, numbers, words, data, table, np.zeros((1, 1), np.uint64)),
-        "changes": (data, numbers, data, numbers, table, numbers, numbers, table),
+        "changes": (data, numbers, data, numbers, table, *(numbers for _ in range(4)), table),
     }

@@ -45,8 +45,10 @@ def changes(
     lasts: Bytes,
     last_ends: Numbers,
     columns: Numbers,
+    watched: Numbers,
     compared: Numbers,
     changed: Numbers,
+    moved: Numbers,
     places: Numbers,
 ) -> None:
     """Compare before images with after images.
@@ -57,8 +59,10 @@ def changes(
         lasts: those with the after images.
         last_ends: the same of these.
         columns: how each column is written.
+        watched: 1 for each column that is compared in every row.
         compared: how many rows were compared before one that is left to Python.
         changed: zeros; 1 for each column that changed in any row.
+        moved: zeros; 1 for each row in which a watched column changed.
         places: of each row where each column of the after image begins in its value, and where the last one ends.
     """
     begin: Int = 0
@@ -82,10 +86,11 @@ def changes(
             after = _behind(lasts, q, end, columns[number])
             if before < 0 or after < 0:
                 return
-            if changed[number] == 0 and (
+            if (watched[number] or changed[number] == 0) and (
                 before - p != after - q or not equal(firsts, p, lasts, q, after - q)
             ):
                 changed[number] = 1
+                moved[row] |= watched[number]
             p, q = before, after
         places[row, len(columns)] = q - start
         begin, start = stop, end

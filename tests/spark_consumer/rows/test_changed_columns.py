@@ -18,12 +18,12 @@ from schemas.wire.avro_schema import AFTER_AT, envelope, read_record, row_schema
 from schemas.wire.rows import HEADER_SIZE, widened
 from spark_consumer.plan.plan import SlicePlan, plan_slice
 from spark_consumer.plan.statements import Limits
-from spark_consumer.rows.changed_columns import ChangedRow, only_changed
+from spark_consumer.rows.changed_columns import ChangedRow, divide
 from spark_consumer.rows.render import render
 from spark_consumer.rows.results import Deletes, InsertedRows, Updates
 from spark_consumer.rows.slice_rows import RangeRows
 from spark_consumer.rules.rules import Rules
-from spark_consumer.target.table import TargetTable
+from spark_consumer.target.table import TargetKeyPart, TargetTable, UniqueKey
 from tests.support.applying.targets import column, generated, unique
 from tests.support.epochs.fake_topic import (
     Change,
@@ -87,16 +87,17 @@ def test_columns_that_are_left_out_are_as_they_were(pairs: list[tuple[Image, Ima
     before = {id_: row(id_, **old) for id_, (old, _) in enumerate(pairs)}
     after = {id_: row(id_, **new) for id_, (_, new) in enumerate(pairs)}
     [table] = plan().tables
-    reduced, whole = only_changed(table, changed(*((before[id_], after[id_]) for id_ in before)))
+    divided = divide(table, changed(*((before[id_], after[id_]) for id_ in before)))
     made = {}
-    for some in reduced:
+    for some in divided.some:
         image: Any = envelope(some.plan.structure)["fields"][1]["type"][1]
         schema = fastavro.parse_schema(image)
         assert some.plan.writable == tuple(field["name"] for field in image["fields"])
         for _, value in some.rows:
             found = read_record(schema, value[AFTER_AT + 1 :])
             made[found["id"]] = before[found["id"]] | found
-    for left in whole:
+    assert not divided.replaced
+    for left in divided.whole:
         found = read_record(SCHEMA, left.last[HEADER_SIZE:])["after"]
         made[found["id"]] = found
     assert made == after
@@ -155,9 +156,9 @@ def test_where_too_much_changes_rows_are_written_as_a_whole() -> None:
         (row(n), row(n, **MANY)) for n in range(600, 700)
     ]
     [table] = plan().tables
-    reduced, whole = only_changed(table, changed(*pairs))
-    assert [(some.plan.writable, len(some.rows)) for some in reduced] == [(("a", "id"), 512)]
-    assert len(whole) == 188
+    divided = divide(table, changed(*pairs))
+    assert [(some.plan.writable, len(some.rows)) for some in divided.some] == [(("a", "id"), 512)]
+    assert len(divided.whole) == 188
 
 
 def test_columns_that_change_later_do_not_divide_what_is_alike() -> None:
@@ -165,12 +166,12 @@ def test_columns_that_change_later_do_not_divide_what_is_alike() -> None:
         (row(n), row(n, b=1)) for n in range(1024, 2000)
     ]
     [table] = plan().tables
-    reduced, whole = only_changed(table, changed(*pairs))
-    assert [(some.plan.writable, len(some.rows)) for some in reduced] == [
+    divided = divide(table, changed(*pairs))
+    assert [(some.plan.writable, len(some.rows)) for some in divided.some] == [
         (("a", "id"), 1024),
         (("a", "id", "b"), 976),
     ]
-    assert not whole
+    assert not divided.whole
 
 
 @pytest.mark.parametrize(
@@ -188,8 +189,6 @@ def test_columns_that_change_later_do_not_divide_what_is_alike() -> None:
         plan(incomplete=[("d", "t")]),
         # a row's first whole image may be behind an UPDATE of some columns
         plan(WIDE, replace(WIDE, before_columns=("id",), after_columns=("a", "id"))),
-        # another row may be met
-        plan(target=replace(TARGET, keys=(unique("id"), unique("b", name="u")))),
     ],
 )
 def test_rows_are_written_as_a_whole_where_it_is_not_safe(made: SlicePlan) -> None:
@@ -199,6 +198,69 @@ def test_rows_are_written_as_a_whole_where_it_is_not_safe(made: SlicePlan) -> No
     updates = [one.sql for one in render(made, RangeRows(keys, values)) if isinstance(one, Updates)]
     assert len(updates) == bool(whole.in_place)
     assert all(b"`h`=n.`h`" in text for text in updates)
+
+
+KEYS = (unique("id"), unique("b", "c", name="u"))
+SEVERAL = replace(TARGET, keys=KEYS)
+
+
+def test_beside_other_unique_keys_only_rows_that_keep_their_values_are_changed_in_place() -> None:
+    made = plan(target=SEVERAL)
+    changes = [update(WIDE, row(n, b=n), row(n, b=n, e=n)) for n in (300, 4, 5)]
+    changes += [update(WIDE, row(7, b=1), row(7, b=2)), update(WIDE, row(8, b=2), row(8, b=1))]
+    keys, values = records(changes)
+    results = list(render(made, RangeRows(keys, values)))
+    [updates] = [one.sql.decode() for one in results if isinstance(one, Updates)]
+    is_it = "`id`=IF(`d`.`t`.`id`<=>n.`id`,`d`.`t`.`id`,NULL)"
+    assert updates.startswith("INSERT INTO `d`.`t` (`id`,`b`,`c`,`e`,`a`,`d`,`f`,`g`,`h`) VALUES (4,4,0,4,")
+    assert updates.endswith(f" ON DUPLICATE KEY UPDATE {is_it},`b`=n.`b`,`c`=n.`c`,`e`=n.`e`")
+    [deletes] = [one for one in results if isinstance(one, Deletes)]
+    assert deletes.sql == b"DELETE FROM `d`.`t` WHERE `id` IN (7,8)"
+    inserted = [one for one in results if isinstance(one, InsertedRows)]
+    assert sum(len(one.values) for one in inserted) == 2
+
+
+@pytest.mark.parametrize("size", [3, 400])
+def test_narrow_tables_with_other_unique_keys_are_changed_as_a_whole(size: int) -> None:
+    columns = tuple(integer(name) for name in ("a", "b", "x", "y"))
+    narrow = TableStructure("d", "t", columns, ("y", "b"))
+    there = replace(
+        TARGET,
+        columns=tuple(column(one.name, null=False) for one in columns),
+        keys=(unique("b", "y"), unique("x", name="u")),
+    )
+    made = plan(narrow, target=there)
+    before = {"a": 0, "b": 1, "x": 5}
+    after = [before | {"y": n, "a": n, "x": 5 + (n % 3 == 0)} for n in range(1, size)]
+    changes = [update(narrow, before | {"y": one["y"]}, one) for one in after]
+    keys, values = records(changes)
+    results = list(render(made, RangeRows(keys, values)))
+    updates = [one for one in results if isinstance(one, Updates)]
+    assert sum(one.rows for one in updates) == sum(one["x"] == 5 for one in after)
+    is_it = b"`b`=IF(`d`.`t`.`y`<=>n.`y` AND `d`.`t`.`b`<=>n.`b`,`d`.`t`.`b`,NULL)"
+    assert all(one.sql.endswith(b"`a`=n.`a`," + is_it + b",`x`=n.`x`,`y`=n.`y`") for one in updates)
+
+
+@pytest.mark.parametrize(
+    "made",
+    [
+        # rows may be missing, or it was refused before, or several connections write
+        plan(target=SEVERAL, doubtful=False),
+        plan(target=SEVERAL, safe=True),
+        plan(target=SEVERAL, is_repeat=True),
+        plan(target=SEVERAL, incomplete=[("d", "t")]),
+        # an expression, or a generated column, may depend on any column
+        plan(target=replace(TARGET, keys=(KEYS[0], UniqueKey("u", (TargetKeyPart(None),))))),
+        plan(target=replace(SEVERAL, columns=(*TARGET.columns[:2], generated("b"), *TARGET.columns[3:]))),
+        # the images do not say whether a unique value stays
+        plan(replace(WIDE, before_columns=("id",)), target=SEVERAL),
+    ],
+)
+def test_beside_other_unique_keys_rows_are_replaced_where_it_is_not_safe(made: SlicePlan) -> None:
+    [table] = made.tables
+    assert not table.in_place
+    assert not table.unique
+    assert not table.is_doubtful
 
 
 def test_a_long_value_that_stays_is_not_sent() -> None:
@@ -224,7 +286,7 @@ def test_damage_is_an_error() -> None:
     [good] = changed((row(1), row(1, a=1)))
     for last in (good.last[: AFTER_AT + 4], good.last[:AFTER_AT] + b"\0" + good.last[AFTER_AT + 1 :]):
         with pytest.raises((ValueError, LookupError, EOFError)):
-            only_changed(table, [good._replace(last=last)])
+            divide(table, [good._replace(last=last)])
     inserted = records([insert(WIDE, row(1))])[1][0]
     with pytest.raises(ValueError, match="no before image"):
-        only_changed(table, [good._replace(first=inserted)])
+        divide(table, [good._replace(first=inserted)])

@@ -138,7 +138,7 @@ def _without_compiled(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(changed, "_compiled", [])
 
 
-def _outcome(make: Callable[..., Any], *rows: Sequence[bytes]) -> Any:
+def _outcome(make: Callable[..., Any], *rows: Any) -> Any:
     try:
         return make(*rows)
     except Exception as error:
@@ -220,21 +220,21 @@ def test_columns_that_changed_are_those_of_python(seed: int) -> None:
     damaged = [(_damaged(rng, first), last) for first, last in rows]
     damaged += [(first, _damaged(rng, last)) for first, last in rows]
     blocks = [rows, rows[:16], *([*rows[:20], one, *rows[20:]] for one in damaged)]
-    arguments = [tuple(zip(*block, strict=True)) for block in blocks]
+    watched = set(rng.sample(range(len(makes)), rng.randint(0, min(3, len(makes)))))
+    arguments = [(*zip(*block, strict=True), watched) for block in blocks]
     comparison: Any = compile_comparison(structure)
     expected = [_outcome(comparison, *both) for both in arguments]
     changed.use_compiled(compiled_library())
     assert [_outcome(comparison, *both) for both in arguments] == expected
-    [compiled] = changed._compiled
-    firsts, lasts = arguments[0]
-    assert compiled(firsts, lasts, comparison._layout) == expected[0]
+    compiled: Any = changed._compiled[0]
+    assert compiled(*arguments[0], comparison._layout) == expected[0]
 
 
 def test_a_row_without_one_of_the_images_is_left_to_python() -> None:
     comparison: Any = compile_comparison(TableStructure("d", "t", (Column("a", "int", 3, 0, False),), ()))
     inserted, deleted = bytes(10) + b"\2c\2\4\0\0\0", bytes(10) + b"\2d\0\2\4\0\0"
     changed.use_compiled(compiled_library())
-    assert comparison([deleted] * 16, [inserted] * 16) == (set(), [[13, 14]] * 16)
+    assert comparison([deleted] * 16, [inserted] * 16, {0}) == (set(), [False] * 16, [[13, 14]] * 16)
     for firsts, lasts in (([inserted], [inserted]), ([deleted], [deleted])):
         with pytest.raises(ValueError, match="image"):
-            comparison(firsts * 16, lasts * 16)
+            comparison(firsts * 16, lasts * 16, ())
