@@ -69,6 +69,8 @@ def divide(plan: TablePlan, rows: Sequence[ChangedRow]) -> Divided:
     wide = len(plan.writable) >= _WIDE or max((len(row.last) for row in rows), default=0) >= _LONG
     reduces = plan.unchanged is not None and wide
     divided = Divided([], [], [])
+    if not (reduces or plan.unique):
+        return divided._replace(whole=list(rows))
     columns = plan.structure.columns
     unique = {n for n, column in enumerate(columns) if column.name in plan.unique}
     named = unique | {n for n, column in enumerate(columns) if column.name in plan.structure.key}
