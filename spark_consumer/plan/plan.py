@@ -413,7 +413,8 @@ def _plan_table(
     may_be_counted = structure.is_full and not (structure.key or target.keys or merged or target.in_family)
     by_image = may_be_counted and not ordered
     ordered = ordered or not (locator.sure or by_image)
-    unique = None if merged else _staying(names, structure, target, locator)
+    compacts = not (ordered or target.in_family)
+    unique = _staying(names, structure, target, locator) if compacts and not merged else None
     in_place = None if unique is None else target.flavor
     # DELETE and INSERT would also lose values that an UPDATE's after image lacks. A DELETE needs only the key.
     lacks_columns = bool(after and absent)
@@ -422,7 +423,7 @@ def _plan_table(
         placeholders = _placeholders(absent, target) if in_place and not unique else None
         ordered = placeholders is None
     unchanged = None
-    if in_place and structure.is_full and not (ordered or target.in_family):
+    if in_place and structure.is_full:
         unchanged = _unchanged(structure, names, target, place)
     table = TablePlan(
         header,

@@ -17,6 +17,8 @@ PREPARED_ROWS = 512
 _PARAMETERS = 2048
 # The statement for fewer rows has this part of the rows.
 _PART = 8
+# Its exponential is larger than any number, which is an error on both servers.
+_TOO_LARGE = 999
 #: with fewer rows a statement with literals is cheaper than to prepare one
 FEW_ROWS = 64
 #: bytes of a row from which on a statement with its literal, which a server looks through letter by letter, is dearer
@@ -129,9 +131,10 @@ def updates_around(
     if key:
         there = {quoted(name): f"{table.decode()}.{quoted(name)}" for name in key}
         is_it = " AND ".join(f"{old}<=>{form.format(name)}" for name, old in there.items())
-        # A key's column is never NULL. It is the first one that is set, so all have their old values yet.
+        # It is set first, so all have their old values yet. NULL would be no error for an AUTO_INCREMENT column.
         first = next(name for name in names if name in there)
-        changes[names.index(first)] = f"{first}=IF({is_it},{there[first]},NULL)"
+        refusal = f"EXP({_TOO_LARGE}+LENGTH({form.format(first)}))"
+        changes[names.index(first)] = f"{first}=IF({is_it} OR {refusal},{there[first]},{there[first]})"
     changes += (f"{name}={table.decode()}.{name}" for name in map(quoted, kept))
     tail = f"{named} ON DUPLICATE KEY UPDATE {','.join(changes)}"
     every = ",".join((*names, *map(quoted, placeholders)))

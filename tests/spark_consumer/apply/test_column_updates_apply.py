@@ -282,29 +282,51 @@ def test_rows_with_several_unique_keys_end_as_upstream(
     assert [sql for sql in sent if sql.startswith(b"DELETE")]
 
 
+_KEYS = {
+    "auto": ("INT AUTO_INCREMENT", "n"),
+    "large": ("BIGINT UNSIGNED AUTO_INCREMENT", "18446744073709551600 + n"),
+    "text": ("VARCHAR(20) COLLATE utf8mb4_general_ci", "CONCAT('Ä', n)"),
+    "latin": ("VARCHAR(20) CHARACTER SET latin1", "CONCAT('ä', n)"),
+    "bytes": ("VARBINARY(20)", "CONCAT(X'00FF80', n)"),
+    "decimal": ("DECIMAL(40,3)", "1234567890123456789012345678901234567.125 + n"),
+    "double": ("DOUBLE", "n / 3"),
+    "time": ("DATETIME(6)", "'2024-01-01 00:00:00.123456' + INTERVAL n SECOND"),
+    "stamp": ("TIMESTAMP(3)", "'2024-10-27 01:00:00.125' + INTERVAL n SECOND"),
+    "bit": ("BIT(60)", "(1 << 59) + n"),
+    "member": ("ENUM('a', 'b', 'c', 'd', 'e', 'f', 'g', 'h')", "n"),
+}
+
+
+@pytest.mark.parametrize("kind", _KEYS)
 def test_another_row_with_a_unique_value_is_not_changed(
-    upstream: Database, downstream: Database, db: str
+    upstream: Database, downstream: Database, db: str, kind: str, sent: list[bytes]
 ) -> None:
+    column, value = _KEYS[kind]
     begin = binlog_end(upstream)
+    numbers = " UNION ALL ".join(f"SELECT {n} AS n" for n in range(1, 9))
     upstream.execute(
         f"CREATE DATABASE {db}",
-        f"CREATE TABLE {db}.t (id INT, part INT, u INT UNIQUE, w INT, PRIMARY KEY (id, part))",
-        f"INSERT INTO {db}.t VALUES {', '.join(f'({n}, 1, {n}, 0)' for n in range(8))}",
+        f"CREATE TABLE {db}.t (id {column}, part INT, u INT UNIQUE, w INT, PRIMARY KEY (id, part))",
+        f"INSERT INTO {db}.t SELECT {value}, 1, n, 0 FROM ({numbers}) AS numbers",
         f"ALTER TABLE {db}.t COMMENT 'before'",
+        f"UPDATE {db}.t SET w = 1 WHERE u > 2",
+        f"ALTER TABLE {db}.t COMMENT 'between'",
     )
     channel = Channel(downstream, db)
     channel.apply(epochs_since(upstream, begin))
+    assert definitions(downstream, db) == definitions(upstream, db)
+    assert [sql for sql in sent if b"<=>" in sql]
     # Its key is another one, so the row that the upstream changes is missing.
-    downstream.execute(f"UPDATE {db}.t SET part = 2 WHERE id = 3")
-    before = downstream.execute(f"SELECT * FROM {db}.t ORDER BY id")
+    downstream.execute(f"UPDATE {db}.t SET part = 2 WHERE u = 4")
+    before = downstream.execute(f"SELECT * FROM {db}.t ORDER BY u")
     upstream.execute(
-        f"UPDATE {db}.t SET w = 5 WHERE id BETWEEN 2 AND 5", f"ALTER TABLE {db}.t COMMENT 'after'"
+        f"UPDATE {db}.t SET w = 5 WHERE u BETWEEN 2 AND 6", f"ALTER TABLE {db}.t COMMENT 'after'"
     )
     with capture_logs() as logs, pytest.raises(DownstreamError) as stopped:
         channel.apply(epochs_since(upstream, begin))
     assert stopped.value.code == "TR603"
     assert [entry["event"] for entry in logs].count("compacted_less") == 1
-    assert downstream.execute(f"SELECT * FROM {db}.t ORDER BY id") == before
+    assert downstream.execute(f"SELECT * FROM {db}.t ORDER BY u") == before
 
 
 def test_a_key_that_changes_puts_its_table_in_order_from_then_on(

@@ -211,7 +211,7 @@ def test_beside_other_unique_keys_only_rows_that_keep_their_values_are_changed_i
     keys, values = records(changes)
     results = list(render(made, RangeRows(keys, values)))
     [updates] = [one.sql.decode() for one in results if isinstance(one, Updates)]
-    is_it = "`id`=IF(`d`.`t`.`id`<=>n.`id`,`d`.`t`.`id`,NULL)"
+    is_it = "`id`=IF(`d`.`t`.`id`<=>n.`id` OR EXP(999+LENGTH(n.`id`)),`d`.`t`.`id`,`d`.`t`.`id`)"
     assert updates.startswith("INSERT INTO `d`.`t` (`id`,`b`,`c`,`e`,`a`,`d`,`f`,`g`,`h`) VALUES (4,4,0,4,")
     assert updates.endswith(f" ON DUPLICATE KEY UPDATE {is_it},`b`=n.`b`,`c`=n.`c`,`e`=n.`e`")
     [deletes] = [one for one in results if isinstance(one, Deletes)]
@@ -237,7 +237,8 @@ def test_narrow_tables_with_other_unique_keys_are_changed_as_a_whole(size: int) 
     results = list(render(made, RangeRows(keys, values)))
     updates = [one for one in results if isinstance(one, Updates)]
     assert sum(one.rows for one in updates) == sum(one["x"] == 5 for one in after)
-    is_it = b"`b`=IF(`d`.`t`.`y`<=>n.`y` AND `d`.`t`.`b`<=>n.`b`,`d`.`t`.`b`,NULL)"
+    is_it = b"`d`.`t`.`y`<=>n.`y` AND `d`.`t`.`b`<=>n.`b` OR EXP(999+LENGTH(n.`b`))"
+    is_it = b"`b`=IF(" + is_it + b",`d`.`t`.`b`,`d`.`t`.`b`)"
     assert all(one.sql.endswith(b"`a`=n.`a`," + is_it + b",`x`=n.`x`,`y`=n.`y`") for one in updates)
 
 
