@@ -108,6 +108,11 @@ class Planner:
             deviates = tables_with_decisions(downstream.decided.values(), session.flavor)
             tables = (replace(table, gives_way=not deviates(table)) for table in plan.tables)
             plan = replace(plan, tables=tuple(tables))
+        elif about_rows := [one for one in downstream.decided.values() if one.table is not None]:
+            # A later change of a row that was left out brings all of it, and the row is equal again.
+            deviates = tables_with_decisions(about_rows, session.flavor)
+            tables = (replace(table, unchanged=None) if deviates(table) else table for table in plan.tables)
+            plan = replace(plan, tables=tuple(tables))
         plan = replace(plan, window=slice_.window)
         if row_by_row:
             return plan.row_by_row()

@@ -16,9 +16,11 @@ from schemas.ddl.lexer import Flavor
 from schemas.errors import DownstreamError
 from schemas.structure import TableStructure
 from schemas.wire.avro_schema import KEY_CHANGE
+from spark_consumer.plan.refusal import EventRefused
 from spark_consumer.rules.config import ConsumerConfig
 from spark_consumer.target.session import Session
 from tests.support.applying.binlog_applied import Channel, Epoch, definitions, epochs_since
+from tests.support.applying.model_steps import leave_out
 from tests.support.applying.parts import MemoryLog, apply_log
 from tests.support.binlogs.binlog_rows import binlog_end
 from tests.support.epochs.fake_topic import delete, insert, integer, update
@@ -228,6 +230,37 @@ def test_an_index_of_an_expression_may_refuse_a_placeholder(
         Channel(downstream, db).apply(epochs_since(upstream, begin))
     assert definitions(downstream, db) == definitions(upstream, db)
     assert sum(entry["event"] == "compacted_less" for entry in logs) == (flavor == "mysql")
+
+
+def test_a_row_of_which_a_change_was_left_out_gets_all_columns_with_the_next_one(
+    downstream: Database, db: str, sent: list[bytes]
+) -> None:
+    names = ("id", *"abcdefgh")
+    downstream.execute(
+        f"CREATE DATABASE {db}",
+        *(
+            f"CREATE TABLE {db}.{t} (id INT PRIMARY KEY, {' INT, '.join(names[1:])} INT)"
+            for t in ("t", "other")
+        ),
+    )
+    columns = (integer("id"), *(integer(name, nullable=True) for name in names[1:]))
+    table, other = (TableStructure(db, name, columns, ("id",)) for name in ("t", "other"))
+    zero = dict.fromkeys(names, 0)
+    log = MemoryLog()
+    log.add(insert(table, zero), insert(other, zero))
+    config = ConsumerConfig("", "p", ServerUrl.parse(downstream.url("tailrace")), channel=db)
+    apply_log(config, log)
+    downstream.execute(f"DELETE FROM {db}.t")
+    log.add(update(table, zero, zero | {"a": 1}))
+    with pytest.raises(EventRefused) as refused:
+        apply_log(config, log)
+    leave_out(config, refused.value)
+    downstream.execute(f"INSERT INTO {db}.t VALUES ({', '.join('0' for _ in names)})")
+    log.add(*(update(it, zero | {"a": 1}, zero | {"a": 1, "b": 2}) for it in (table, other)))
+    apply_log(config, log)
+    assert downstream.execute(f"SELECT id, a, b FROM {db}.t") == [(0, 1, 2)]
+    # Nothing was left out of this one, which did not change in the log either.
+    assert downstream.execute(f"SELECT id, a, b FROM {db}.other") == [(0, 0, 2)]
 
 
 # Unique values of the other keys move from row to row; the second table has no columns to leave out.

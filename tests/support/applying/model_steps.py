@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 from compose.databases import Database
 from spark_consumer.apply.tables import error_log, position_store
+from spark_consumer.apply.tables.error_log import ChannelError
 from spark_consumer.plan.refusal import EventRefused
 from spark_consumer.rules.config import ConsumerConfig
-from spark_consumer.target.session import closing, connect
+from spark_consumer.target.session import Session, closing, connect
 from tests.support.applying.model import TABLES, Model
 from tests.support.applying.parts import MemoryLog, apply_log
 
@@ -66,11 +69,23 @@ def refusal(config: ConsumerConfig, log: MemoryLog) -> EventRefused | None:
 
 def decide(config: ConsumerConfig, refused: EventRefused, *before: str) -> None:
     """Have statements run instead of an event: the event's own, and some before it."""
+    with _stopped(config, refused) as (session, stopped):
+        assert stopped.statement is not None
+        error_log.add(session, config.key, stopped, (*before, stopped.statement), "a test")
+
+
+def leave_out(config: ConsumerConfig, refused: EventRefused) -> None:
+    """Have an event skipped."""
+    with _stopped(config, refused) as (session, stopped):
+        error_log.add(session, config.key, stopped, (), "a test")
+
+
+@contextmanager
+def _stopped(config: ConsumerConfig, refused: EventRefused) -> Iterator[tuple[Session, ChannelError]]:
     with closing(connect(config.target)) as session:
         position_store.take_over(session, config.key)
         token = position_store.require_position(session, config.key).fencing_token
         error_log.record(session, config.key, token, refused)
         stopped = error_log.read(session, config.key)
         assert stopped is not None
-        assert stopped.statement is not None
-        error_log.add(session, config.key, stopped, (*before, stopped.statement), "a test")
+        yield session, stopped
