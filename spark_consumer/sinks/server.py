@@ -130,7 +130,7 @@ class ServerSink:
         return apply_directives(made, applier.directives, applier.session.flavor, is_repeat=is_repeat)
 
     def _compact_less(self, tables: set[QualifiedName], reason: str) -> set[QualifiedName]:
-        """From now on apply the changes of these tables as the downstream accepts them anyway."""
+        """For a while apply the changes of these tables as the downstream accepts them anyway."""
         _log.info("compacted_less", tables=[".".join(name) for name in sorted(tables)], reason=reason)
         self._planner.compact_less(tables)
         return tables
