@@ -338,14 +338,13 @@ def _level(tables: list[TablePlan]) -> tuple[TablePlan, ...]:
     ordered = {table.target_name for table in tables if table.mode is ApplyMode.ORDERED}
     # A row's first whole image may stand behind an UPDATE of some columns.
     setting = {table.target_name for table in tables if table.sets}
-    return tuple(
-        table.in_order()
-        if table.mode is ApplyMode.COMPACT and table.target_name in ordered
-        else replace(table, unchanged=None)
-        if table.target_name in setting
-        else table
-        for table in tables
-    )
+
+    def level(table: TablePlan) -> TablePlan:
+        if table.mode is ApplyMode.COMPACT and table.target_name in ordered:
+            return table.in_order()
+        return replace(table, unchanged=None) if table.target_name in setting else table
+
+    return tuple(map(level, tables))
 
 
 def _plan_table(

@@ -66,8 +66,9 @@ def divide(plan: TablePlan, rows: Sequence[ChangedRow]) -> Divided:
     Raises:
         ValueError, LookupError, EOFError: a record is no row of the table.
     """
-    wide = len(plan.writable) >= _WIDE or max((len(row.last) for row in rows), default=0) >= _LONG
-    reduces = plan.unchanged is not None and wide
+    reduces = plan.unchanged is not None and (
+        len(plan.writable) >= _WIDE or any(len(row.last) >= _LONG for row in rows)
+    )
     divided = Divided([], [], [])
     if not (reduces or plan.unique):
         return divided._replace(whole=list(rows))
