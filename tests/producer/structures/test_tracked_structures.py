@@ -127,7 +127,7 @@ def _rows_of_each(tracker: Tracker) -> int:
     return seen
 
 
-@settings(max_examples=int(_EXAMPLES or 16), derandomize=not _EXAMPLES,
+@settings(max_examples=int(_EXAMPLES or 25), derandomize=not _EXAMPLES,
           suppress_health_check=[HealthCheck.function_scoped_fixture])  # fmt: skip
 @given(st.randoms(use_true_random=False))
 def test_any_ddl_is_tracked_as_the_server_carries_it_out(upstream: Database, rng: random.Random) -> None:

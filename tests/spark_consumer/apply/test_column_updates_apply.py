@@ -219,7 +219,7 @@ def test_an_index_of_an_expression_may_refuse_a_placeholder(
 ) -> None:
     # MariaDB has no such index.
     more = ", KEY k ((CAST(b AS UNSIGNED)))" if flavor == "mysql" else ""
-    numbers = [sql.format(n=n) for n in range(4) for sql in ("UPDATE t SET b = '{n}1' WHERE id = {n}",)]
+    numbers = [f"UPDATE t SET b = '{n}1' WHERE id = {n}" for n in range(4)]
     first = [_rows(0, 4).replace("'b'", "'5'"), *numbers]
     begin = binlog_end(upstream)
     upstream.execute(f"CREATE DATABASE {db}", f"CREATE TABLE {db}.t ({_TABLE}{more})")
@@ -263,11 +263,11 @@ def test_a_row_of_which_a_change_was_left_out_gets_all_columns_with_the_next_one
     assert downstream.execute(f"SELECT id, a, b FROM {db}.other") == [(0, 0, 2)]
 
 
-# Unique values of the other keys move from row to row; the second table has no columns to leave out.
 _UNIQUE = (
-    "id INT PRIMARY KEY, u INT UNIQUE, v VARCHAR(20) COLLATE utf8mb4_general_ci, w INT, UNIQUE (v(2), w)",
-    "a INT, b INT, c INT, d INT, e INT NOT NULL DEFAULT 5, f INT, g TEXT, h INT, i INT",
+    "id INT PRIMARY KEY, u INT UNIQUE, v VARCHAR(20) COLLATE utf8mb4_general_ci, w INT, UNIQUE (v(2), w)"
 )
+# So many columns that those that stay are left out.
+_WIDE = "a INT, b INT, c INT, d INT, e INT NOT NULL DEFAULT 5, f INT, g TEXT, h INT, i INT"
 
 
 def _moves(random: Random, count: int) -> Iterator[str]:
@@ -290,18 +290,17 @@ def _moves(random: Random, count: int) -> Iterator[str]:
         yield from random.choices(kinds, (2, 2, 2, 4, 2, 2, 1))[0]
 
 
-@pytest.mark.parametrize("more", ["", f", {_UNIQUE[1]}"], ids=["narrow", "wide"])
+@pytest.mark.parametrize("more", ["a INT, d INT, f INT", _WIDE], ids=["narrow", "wide"])
 @pytest.mark.parametrize("seed", range(3))
 def test_rows_with_several_unique_keys_end_as_upstream(
     upstream: Database, downstream: Database, db: str, seed: int, more: str, sent: list[bytes]
 ) -> None:
     random = Random(seed)
-    columns = _UNIQUE[0] + (more or ", a INT, d INT, f INT")
     begin = binlog_end(upstream)
     rows = ", ".join(f"({n}, {n}, 'r{n}', {n})" for n in range(8))
     upstream.execute(
         f"CREATE DATABASE {db}",
-        f"CREATE TABLE {db}.t ({columns})",
+        f"CREATE TABLE {db}.t ({_UNIQUE}, {more})",
         f"INSERT INTO {db}.t (id, u, v, w) VALUES {rows}",
     )
     for number in range(8):
@@ -379,11 +378,17 @@ def test_a_key_that_changes_puts_its_table_in_order_from_then_on(
     assert sum(b" ON DUPLICATE KEY UPDATE " in sql for sql in sent) == 1
 
 
+@pytest.mark.parametrize(
+    ("image", "more"),
+    [("MINIMAL", ""), ("FULL", ""), ("FULL", ", UNIQUE (no)")],
+    ids=["minimal", "full", "unique"],
+)
 @pytest.mark.parametrize("crash", ["apply.before_commit", "apply.after_commit"])
 def test_changes_in_place_happen_once_whenever_it_is_killed(
-    upstream: Database, downstream: Database, db: str, crash: str
+    upstream: Database, downstream: Database, db: str, crash: str, image: str, more: str
 ) -> None:
-    epochs = _epochs(upstream, db, ["UPDATE t SET a = 20 WHERE id > 3"], ["UPDATE t SET b = CONCAT(b, a)"])
+    changes = ["UPDATE t SET a = 20 WHERE id > 3"], ["UPDATE t SET b = CONCAT(b, a)"]
+    epochs = _epochs(upstream, db, *changes, more=more, image=image)
     channel = Channel(downstream, db)
     deaths = [channel.apply_until_it_dies(epochs[:end], crash) for end in range(1, len(epochs) + 1)]
     assert deaths.count(signal.SIGKILL) >= 3

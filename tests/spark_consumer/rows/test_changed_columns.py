@@ -44,8 +44,6 @@ TARGET = TargetTable(
     tuple(replace(column(one.name, null=one.nullable), default_sql=b"0") for one in WIDE.columns),
     (unique("id"),),
 )
-
-
 SCHEMA = fastavro.parse_schema(json.loads(row_schema(WIDE).text))
 
 
