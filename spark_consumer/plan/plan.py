@@ -19,7 +19,7 @@ from schemas.tables import QualifiedName
 from schemas.wire.rows import value_header, widened
 from spark_consumer.epochs.slices import Slice
 from spark_consumer.plan.conflicts import Causality
-from spark_consumer.plan.statements import Limits
+from spark_consumer.plan.statements import Limits, delete_head
 from spark_consumer.rules.event_filter import DML
 from spark_consumer.rules.expressions.filter import ExpressionRule, RowFilter, compile_filter
 from spark_consumer.rules.rules import Rules
@@ -106,6 +106,7 @@ class TablePlan:
         placeholders: if UPDATEs whose images lack columns are changes in place, values for the columns that the INSERT
             has to name; no row is inserted with them. None if they are made in order.
         unchanged: if changes in place may set some columns of the rows; None if they set all.
+        index: the unique key of the downstream's table by which rows are found, if it is a MySQL.
     """
 
     header: bytes
@@ -138,6 +139,7 @@ class TablePlan:
     lacks_columns: bool = False
     placeholders: Filled | None = None
     unchanged: Unchanged | None = None
+    index: str = ""
 
     @property
     def name(self) -> str:
@@ -162,6 +164,11 @@ class TablePlan:
     def routed(self) -> bool:
         """Whether the downstream's table has another name than the upstream's."""
         return self.target_name != (self.structure.db, self.structure.table)
+
+    @property
+    def delete_head(self) -> bytes:
+        """``DELETE FROM … WHERE`` for many rows."""
+        return delete_head(self.target_name, self.index)
 
     @property
     def partial(self) -> bool:
@@ -452,6 +459,7 @@ def _plan_table(
         lacks_columns=lacks_columns,
         placeholders=placeholders,
         unchanged=unchanged,
+        index=locator.index if target.flavor == "mysql" else "",
     )
     # Report unsupported expressions here, not on an executor.
     _ = table.filter

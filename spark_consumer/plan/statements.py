@@ -10,6 +10,7 @@ from itertools import accumulate
 from schemas.ddl.lexer import Flavor
 from schemas.quote import quoted
 from schemas.sql.parameters import Parameters
+from schemas.tables import QualifiedName
 
 #: the most rows of a prepared statement; more do not make it cheaper
 PREPARED_ROWS = 512
@@ -97,12 +98,27 @@ def prepared(
 
 
 def merged_deletes(
-    table: bytes, key_columns: bytes, keys: Iterable[bytes], limits: Limits
+    head: bytes, key_columns: bytes, keys: Iterable[bytes], limits: Limits
 ) -> Iterator[Statement]:
-    """Yield DELETE … WHERE key IN (…) for rendered keys; without columns the keys are predicates."""
+    """Yield DELETE … WHERE key IN (…) for rendered keys; without columns the keys are predicates.
+
+    Args:
+        head: of ``delete_head``.
+    """
     if not key_columns:
-        return merged(b"DELETE FROM " + table + b" WHERE ", keys, b"", limits, b" OR ")
-    return merged(b"DELETE FROM " + table + b" WHERE " + key_columns + b" IN (", keys, b")", limits)
+        return merged(head, keys, b"", limits, b" OR ")
+    return merged(head + key_columns + b" IN (", keys, b")", limits)
+
+
+def delete_head(table: QualifiedName, index: str = "") -> bytes:
+    """Return DELETE FROM … WHERE.
+
+    Args:
+        index: an index that MySQL is to use. To it a table is small right after it was filled or while deleted rows are
+            not purged, and rather than to look for many keys it reads the whole table, with these.
+    """
+    hint = f"/*+ INDEX({quoted(table[1])} {quoted(index)}) */ " if index else ""
+    return f"DELETE {hint}FROM {quoted(*table)} WHERE ".encode()
 
 
 def updates_around(

@@ -273,7 +273,7 @@ class TableRenderer:
         updates, others = self._in_place(changed, limits, self._form(few))
         found = sorted(chain(self._gone(), (place for place, _ in others)))
         found.sort(key=len)
-        deletes = merged_deletes(self.plan.target, self.find_columns, found, limits)
+        deletes = merged_deletes(self.plan.delete_head, self.find_columns, found, limits)
         yield from (Deletes(self.index, one.sql, one.rows) for one in deletes)
         yield from (Updates(self.index, one.sql, one.rows, one.values) for one in updates)
         placed, rewritten = list(map(itemgetter(1), self.written)), []
@@ -313,16 +313,16 @@ class TableRenderer:
         yield UnwrittenCounts(net.saved, 0)
         match, limits = self.renderers.match_before, plan.limits
         single = (b"(" + match(value) + b")" for value, count in net.gone if count == 1)
-        most = replace(limits, max_rows=min(limits.max_rows, _SCANNED_FOR))
         exact = exact_columns(self.plan.structure, self.plan.documents)
-        for one in merged_deletes(self.plan.target, b"", single, most):
+        most = replace(limits, max_rows=min(limits.max_rows, _SCANNED_FOR))
+        for one in merged_deletes(self.plan.delete_head, b"", single, most):
             # Else one row might be there twice and another one be missing.
             rows = b"SELECT DISTINCT " + exact + one.sql.removeprefix(b"DELETE")
             different = b"SELECT COUNT(*) FROM (" + rows + b") AS d"
             yield Deletes(self.index, one.sql, one.rows, different if one.rows > 1 else None)
         for value, count in net.gone:
             if count > 1:
-                sql = b"DELETE FROM " + self.plan.target + b" WHERE " + match(value) + b" LIMIT %d" % count
+                sql = self.plan.delete_head + match(value) + b" LIMIT %d" % count
                 yield Deletes(self.index, sql, count)
         head = insert_head(self.plan.target, self.renderers.columns)
         make = self._form(self._is_few(len(net.written), net.written, limits))
@@ -385,7 +385,7 @@ class TableRenderer:
         gone = chain(gone, (found for found, _ in others))
         written = chain(written, (row for _, row in others))
         head = insert_head(self.plan.target, self.renderers.columns)
-        deletes = merged_deletes(self.plan.target, self.find_columns, gone, limits)
+        deletes = merged_deletes(self.plan.delete_head, self.find_columns, gone, limits)
         return deletes, updates, make(head, written, b"", limits)
 
     def _in_place(
@@ -458,7 +458,7 @@ class TableRenderer:
 
     def copied_deletes(self, keys: Iterable[bytes], limits: Limits) -> Iterator[Statement]:
         """Yield DELETEs of rows of a copy."""
-        return merged_deletes(self.plan.target, self.find_columns, map(self._of_key, keys), limits)
+        return merged_deletes(self.plan.delete_head, self.find_columns, map(self._of_key, keys), limits)
 
     @cached_property
     def _by_key(self) -> bool:

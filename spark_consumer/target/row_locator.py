@@ -46,10 +46,12 @@ class RowLocator:
 
     Attributes:
         columns: for UNIQUE: the unique key's columns in the upstream's spelling.
+        index: for KEY and UNIQUE: the name of the unique key.
     """
 
     find: RowMatch
     columns: tuple[str, ...] = ()
+    index: str = ""
 
     @property
     def sure(self) -> bool:
@@ -71,14 +73,16 @@ def locator_of(structure: TableStructure, target: TargetTable, *, merged: bool, 
     if not structure.key:
         return BY_ROW
     own = {name.lower() for name in structure.key}
-    if any(key.plain and own.issuperset(key.columns) for key in target.keys):
-        return BY_KEY
+    for key in target.keys:
+        if key.plain and own.issuperset(key.columns):
+            return RowLocator(RowMatch.KEY, index=key.name)
     if merged or not partial:
         written = {column.name.lower(): column.name for column in structure.known_columns}
         for key in target.keys:
             usable = key.plain and not key.nullable and not target.generated.intersection(key.columns)
             if usable and all(name in written for name in key.columns):
-                return RowLocator(RowMatch.UNIQUE, tuple(written[name] for name in key.columns))
+                columns = tuple(written[name] for name in key.columns)
+                return RowLocator(RowMatch.UNIQUE, columns, key.name)
     return BY_ROW if merged else RowLocator(RowMatch.EXACT)
 
 

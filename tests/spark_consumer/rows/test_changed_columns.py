@@ -213,7 +213,7 @@ def test_beside_other_unique_keys_only_rows_that_keep_their_values_are_changed_i
     assert updates.startswith("INSERT INTO `d`.`t` (`id`,`b`,`c`,`e`,`a`,`d`,`f`,`g`,`h`) VALUES (4,4,0,4,")
     assert updates.endswith(f" ON DUPLICATE KEY UPDATE {is_it},`b`=n.`b`,`c`=n.`c`,`e`=n.`e`")
     [deletes] = [one for one in results if isinstance(one, Deletes)]
-    assert deletes.sql == b"DELETE FROM `d`.`t` WHERE `id` IN (7,8)"
+    assert deletes.sql == b"DELETE /*+ INDEX(`t` `PRIMARY`) */ FROM `d`.`t` WHERE `id` IN (7,8)"
     inserted = [one for one in results if isinstance(one, InsertedRows)]
     assert sum(len(one.values) for one in inserted) == 2
 

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from schemas.wire.avro_schema import OP_AT
-from spark_consumer.plan.statements import Limits, insert_head, merged, merged_deletes
+from spark_consumer.plan.statements import Limits, delete_head, insert_head, merged, merged_deletes
 from spark_consumer.rows.compact import compact, compact_images
 
 Table = dict[bytes, bytes]
@@ -94,7 +94,7 @@ def test_merging_keeps_every_row_and_its_order(rows: list[bytes], max_bytes: int
 
 
 def test_a_row_larger_than_the_limit_is_a_statement() -> None:
-    made = list(merged_deletes(b"`d`.`t`", b"`a`", [b"1", b"2" * 50, b"3"], Limits(100, 10)))
+    made = list(merged_deletes(delete_head(("d", "t")), b"`a`", [b"1", b"2" * 50, b"3"], Limits(100, 10)))
     assert [one.rows for one in made] == [1, 1, 1]
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from schemas.structure import Column, TableStructure
 from spark_consumer.target.compatibility import incompatibilities, may_set
-from spark_consumer.target.row_locator import BY_KEY, BY_ROW, RowLocator, RowMatch, locator_of
+from spark_consumer.target.row_locator import BY_ROW, RowLocator, RowMatch, locator_of
 from spark_consumer.target.table import TargetKeyPart, TargetTable, Trigger, UniqueKey
 from spark_consumer.target.type_capacity import SqlType, charset_lacks, lacks, parse_type
 from tests.support.applying.targets import as_it_is, column, generated, unique
@@ -187,16 +187,20 @@ def identity(
 
 
 def test_a_unique_key_within_the_upstreams_key_finds_a_row_by_it() -> None:
-    assert identity(unique("id")) == BY_KEY
-    assert identity(unique("id", name="u", nullable=True), merged=True) == BY_KEY
-    assert identity(unique("id"), key=("id", "v")) == BY_KEY
+    by_primary = RowLocator(RowMatch.KEY, index="PRIMARY")
+    assert identity(unique("id")) == by_primary
+    nullable = identity(unique("id", name="u", nullable=True), merged=True)
+    assert nullable == RowLocator(RowMatch.KEY, index="u")
+    assert identity(unique("v"), unique("id", name="u"), key=("id", "v")) == by_primary
     # unique by its beginning is unique as a whole
-    assert identity(UniqueKey("p", (TargetKeyPart("name", 3),)), key=("Name",)) == BY_KEY
+    prefix = identity(UniqueKey("p", (TargetKeyPart("name", 3),)), key=("Name",))
+    assert prefix == RowLocator(RowMatch.KEY, index="p")
 
 
 def test_otherwise_a_unique_key_of_the_downstream_does() -> None:
-    assert identity(unique("id", "name")) == RowLocator(RowMatch.UNIQUE, ("id", "Name"))
-    assert identity(unique("name"), merged=True, partial=True) == RowLocator(RowMatch.UNIQUE, ("Name",))
+    assert identity(unique("id", "name")) == RowLocator(RowMatch.UNIQUE, ("id", "Name"), "PRIMARY")
+    by_name = RowLocator(RowMatch.UNIQUE, ("Name",), "PRIMARY")
+    assert identity(unique("name"), merged=True, partial=True) == by_name
     # nothing of these tells rows apart: an expression, NULLs, the downstream's own column, a computed one
     expression = UniqueKey("f", (TargetKeyPart(None),))
     for useless in (expression, unique("v", nullable=True), unique("own"), unique("g")):
