@@ -270,8 +270,10 @@ _UNIQUE = (
 _WIDE = "a INT, b INT, c INT, d INT, e INT NOT NULL DEFAULT 5, f INT, g TEXT, h INT, i INT"
 
 
-def _moves(random: Random, count: int) -> Iterator[str]:
+def _moves(random: Random, count: int, images: Sequence[str]) -> Iterator[str]:
     """Random changes of eight rows, which the upstream ignores where a unique value is taken."""
+    # A key change whose images lack columns would put the table in order.
+    moves_keys = int(images == ["FULL"])
     for n in range(count):
         i, j, value = random.randrange(8), random.randrange(8), random.randrange(10)
         word = random.choice(("a", "A", "b", "ö", "o", "cd"))
@@ -287,13 +289,21 @@ def _moves(random: Random, count: int) -> Iterator[str]:
             ],
             [f"UPDATE IGNORE t SET id = {j} WHERE id = {i}"],
         )
-        yield from random.choices(kinds, (2, 2, 2, 4, 2, 2, 1))[0]
+        yield _IMAGE.format(random.choice(images))
+        yield from random.choices(kinds, (2, 2, 2, 4, 2, 2, moves_keys))[0]
 
 
 @pytest.mark.parametrize("more", ["a INT, d INT, f INT", _WIDE], ids=["narrow", "wide"])
+@pytest.mark.parametrize("images", [["FULL"], ["MINIMAL"], ["MINIMAL", "FULL"]], ids="-".join)
 @pytest.mark.parametrize("seed", range(3))
 def test_rows_with_several_unique_keys_end_as_upstream(
-    upstream: Database, downstream: Database, db: str, seed: int, more: str, sent: list[bytes]
+    upstream: Database,
+    downstream: Database,
+    db: str,
+    seed: int,
+    images: list[str],
+    more: str,
+    sent: list[bytes],
 ) -> None:
     random = Random(seed)
     begin = binlog_end(upstream)
@@ -304,7 +314,9 @@ def test_rows_with_several_unique_keys_end_as_upstream(
         f"INSERT INTO {db}.t (id, u, v, w) VALUES {rows}",
     )
     for number in range(8):
-        upstream.execute(f"USE {db}", "BEGIN", *_moves(random, 2 + 3 * number), "COMMIT")
+        stay = [_IMAGE.format(images[0]), f"UPDATE t SET d = {number} WHERE id <> {number}"]
+        moves = _moves(random, 2 + 3 * number, images) if number % 3 else stay
+        upstream.execute(f"USE {db}", "BEGIN", *moves, "COMMIT")
         upstream.execute(f"ALTER TABLE {db}.t COMMENT '{number}'")
     with capture_logs() as logs:
         Channel(downstream, db).apply(epochs_since(upstream, begin))
@@ -329,18 +341,21 @@ _KEYS = {
 }
 
 
+@pytest.mark.parametrize("image", ["FULL", "MINIMAL"])
 @pytest.mark.parametrize("kind", _KEYS)
 def test_another_row_with_a_unique_value_is_not_changed(
-    upstream: Database, downstream: Database, db: str, kind: str, sent: list[bytes]
+    upstream: Database, downstream: Database, db: str, kind: str, image: str, sent: list[bytes]
 ) -> None:
     column, value = _KEYS[kind]
     begin = binlog_end(upstream)
     numbers = " UNION ALL ".join(f"SELECT {n} AS n" for n in range(1, 9))
     upstream.execute(
         f"CREATE DATABASE {db}",
-        f"CREATE TABLE {db}.t (id {column}, part INT, u INT UNIQUE, w INT, PRIMARY KEY (id, part))",
-        f"INSERT INTO {db}.t SELECT {value}, 1, n, 0 FROM ({numbers}) AS numbers",
+        # The placeholder of `u` is the first row's.
+        f"CREATE TABLE {db}.t (id {column}, part INT, u INT NOT NULL UNIQUE, w INT, PRIMARY KEY (id, part))",
+        f"INSERT INTO {db}.t SELECT {value}, 1, n - 1, 0 FROM ({numbers}) AS numbers",
         f"ALTER TABLE {db}.t COMMENT 'before'",
+        _IMAGE.format(image),
         f"UPDATE {db}.t SET w = 1 WHERE u > 2",
         f"ALTER TABLE {db}.t COMMENT 'between'",
     )
@@ -352,7 +367,9 @@ def test_another_row_with_a_unique_value_is_not_changed(
     downstream.execute(f"UPDATE {db}.t SET part = 2 WHERE u = 4")
     before = downstream.execute(f"SELECT * FROM {db}.t ORDER BY u")
     upstream.execute(
-        f"UPDATE {db}.t SET w = 5 WHERE u BETWEEN 2 AND 6", f"ALTER TABLE {db}.t COMMENT 'after'"
+        _IMAGE.format(image),
+        f"UPDATE {db}.t SET w = 5 WHERE u BETWEEN 2 AND 6",
+        f"ALTER TABLE {db}.t COMMENT 'after'",
     )
     with capture_logs() as logs, pytest.raises(DownstreamError) as stopped:
         channel.apply(epochs_since(upstream, begin))
