@@ -17,6 +17,7 @@ from spark_consumer.plan.causality import causality_of
 from spark_consumer.plan.plan import (
     ApplyMode,
     SlicePlan,
+    changes_in,
     check_copied,
     plan_slice,
     structures_of,
@@ -101,6 +102,7 @@ class Planner:
             unfinished=downstream.unfinished,
             incomplete=slice_.incomplete,
             doubtful=lambda name: self._may_be_refused and not self._refusals.hold(name, time.monotonic()),
+            changes=changes_in(slice_) if self._may_be_refused else None,
         )
         check_copied(plan, slice_)
         if is_repeat:

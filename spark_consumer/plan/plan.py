@@ -78,7 +78,8 @@ class TablePlan:
         structure: the columns in the form in which they are written downstream.
         target_name: schema and table on the downstream.
         writable: the columns to write, in the log's order.
-        cascades: whether a chain of the downstream's foreign keys connects the table with a cascading one.
+        cascades: whether a chain of the downstream's foreign keys connects the table with a cascading one. Then it is
+            compacted only if no foreign key acts in the slice.
         dropped: the kinds of row changes that are left out: insert, update, delete.
         expressions: the rules that leave out single rows.
         collations: the downstream's collations for the expressions, by column names in lower case.
@@ -156,19 +157,24 @@ class TablePlan:
         return self.by_image or self.sets or self.unchanged is not None or bool(self.unique)
 
     @property
+    def acts(self) -> bool:
+        """Whether foreign keys change other rows for some of its changes, if these are applied."""
+        return self.cascades and bool(self.acting) and self.mode is not ApplyMode.SKIP
+
+    @property
     def target(self) -> bytes:
         """The downstream table in backticks."""
         return quoted(*self.target_name).encode()
 
     @property
-    def routed(self) -> bool:
-        """Whether the downstream's table has another name than the upstream's."""
-        return self.target_name != (self.structure.db, self.structure.table)
-
-    @property
     def delete_head(self) -> bytes:
         """``DELETE FROM … WHERE`` for many rows."""
         return delete_head(self.target_name, self.index)
+
+    @property
+    def routed(self) -> bool:
+        """Whether the downstream's table has another name than the upstream's."""
+        return self.target_name != (self.structure.db, self.structure.table)
 
     @property
     def partial(self) -> bool:
@@ -298,6 +304,7 @@ def plan_slice(
     unfinished: Collection[QualifiedName] = (),
     incomplete: Collection[QualifiedName] = (),
     doubtful: Callable[[QualifiedName], bool] = lambda name: False,
+    changes: Mapping[str, Collection[Change]] | None = None,
 ) -> SlicePlan:
     """Plan each structure against the downstream's table.
 
@@ -308,8 +315,10 @@ def plan_slice(
         unfinished: tables in which an interrupted attempt has left rows, even if they have transactions now.
         incomplete: the upstream's tables of which a copy runs in the slice.
         doubtful: whether the rows of this downstream table may be compacted where the downstream may refuse that: by
-            their images if it has no key, if their images lack columns, to the columns that changed, and in place
-            beside other unique keys.
+            their images if it has no key, if their images lack columns, to the columns that changed, in place
+            beside other unique keys, and where a foreign key might act, if the upstream has logged what it did.
+        changes: the kinds of changes that rows of each structure may have, by fingerprint. None if tables with
+            cascading foreign keys are changed in order in any case.
 
     Raises:
         DownstreamError: a table cannot hold the rows.
@@ -317,6 +326,7 @@ def plan_slice(
     names = targets_of(structures, rules)
     into = Counter(names.values())
     tables = []
+    cascade_in_order = is_repeat or safe or changes is None
     for fingerprint, structure in sorted(structures.items()):
         header = widened(value_header(bytes.fromhex(fingerprint)))
         name = names.get((structure.db, structure.table))
@@ -336,8 +346,24 @@ def plan_slice(
             table = replace(table, safe=safely, incomplete=copied, is_repeat=is_repeat, gives_way=is_repeat)
             if safely or is_repeat:
                 table = replace(table, in_place=None)
+            if table.cascades and changes is not None:
+                acts = not table.acting.isdisjoint(changes.get(fingerprint, ()))
+                cascade_in_order |= copied or (acts and careful)
             tables.append(table)
+    if cascade_in_order:
+        tables = [table.in_order() if table.cascades else table for table in tables]
     return SlicePlan(_level(tables), limits)
+
+
+def changes_in(slice_: Slice) -> dict[str, set[Change]]:
+    """Return the kinds of changes that a slice's rows may have, by the fingerprints of their structures."""
+    found: dict[str, set[Change]] = {}
+    for table in slice_.touched:
+        kinds = found.setdefault(table.fingerprint, set())
+        kinds |= {Change.DELETE} if table.deletes else set()
+        # The halves of a key change count as updates.
+        kinds |= {Change.UPDATE, Change.KEY_CHANGE} if table.updates else set()
+    return found
 
 
 def _level(tables: list[TablePlan]) -> tuple[TablePlan, ...]:
@@ -419,8 +445,7 @@ def _plan_table(
     may_be_counted = structure.is_full and not (structure.key or target.keys or merged or target.in_family)
     by_image = may_be_counted and not ordered
     ordered = ordered or not (locator.sure or by_image)
-    compacts = not (ordered or target.in_family)
-    unique = _staying(names, structure, target, locator) if compacts and not merged else None
+    unique = _staying(names, structure, target, locator) if not (ordered or merged) else None
     in_place = None if unique is None else target.flavor
     # DELETE and INSERT would also lose values that an UPDATE's after image lacks. A DELETE needs only the key.
     lacks_columns = bool(after and absent)
@@ -434,7 +459,7 @@ def _plan_table(
     table = TablePlan(
         header,
         structure,
-        ApplyMode.ORDERED if ordered or target.in_family else ApplyMode.COMPACT,
+        ApplyMode.ORDERED if ordered else ApplyMode.COMPACT,
         name,
         tuple(name for name in names if name in after),
         target.in_family,

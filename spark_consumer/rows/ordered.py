@@ -216,7 +216,7 @@ def _other_half(rows: Sequence[OrderedRow], position: int) -> OrderedRow | None:
 
 
 def _statement(row: OrderedRow, second: OrderedRow | None) -> OrderedStatement:
-    checks = row.table.cascades and not row.flags & (CHECKS_OFF | CASCADES_LOGGED)
+    checks = row.table.cascades and may_cascade(row.flags)
     checks = checks and not row.table.incomplete and _change(row, second) in row.table.acting
     attempts = _attempts(row, second)
     if row.table.incomplete:
@@ -241,6 +241,11 @@ def _statement(row: OrderedRow, second: OrderedRow | None) -> OrderedStatement:
         cascade_from=cascade_from,
         clear_first=clear_first,
     )
+
+
+def may_cascade(flags: int) -> bool:
+    """Whether foreign keys may have changed other rows without a trace in the log, by the flags of a row's event."""
+    return not flags & (CHECKS_OFF | CASCADES_LOGGED)
 
 
 def _writes(row: OrderedRow, second: OrderedRow | None) -> int:

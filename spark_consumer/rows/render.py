@@ -29,7 +29,7 @@ from schemas.wire.avro_schema import KEY_CHANGE, OP_AT
 from schemas.wire.epoch import digest_of
 from schemas.wire.row_check import compile_check
 from schemas.wire.rows import HEADER_SIZE, widened
-from spark_consumer.plan.plan import ApplyMode, SlicePlan, TablePlan
+from spark_consumer.plan.plan import ApplyMode, Change, SlicePlan, TablePlan
 from spark_consumer.plan.statements import (
     FEW_ROWS,
     LONG_ROW,
@@ -45,6 +45,7 @@ from spark_consumer.plan.statements import (
 from spark_consumer.rows.changed_columns import ChangedRow, divide
 from spark_consumer.rows.column_updates import lay_updates
 from spark_consumer.rows.compact import NetChanges, compact, compact_images
+from spark_consumer.rows.ordered import may_cascade
 from spark_consumer.rows.results import (
     ALWAYS,
     IF_MISSING,
@@ -67,6 +68,9 @@ from spark_consumer.target.row_locator import CurrentRowTest, RowMatch, RowMatch
 _EVENTS = {ord("c"): "insert", ord("r"): "insert", ord("u"): "update", ord("d"): "delete"}
 _HEADER, _OPERATION = itemgetter(slice(0, HEADER_SIZE)), itemgetter(OP_AT)
 _UPDATE, _DELETE, _READ = ord("u"), ord("d"), ord("r")
+# Why changes can only be made in the upstream's order.
+_ACTING = "foreign keys changed rows that are not in the log"
+_KEY_MOVES = "a key changes, and row images lack columns"
 
 
 def _length(item: tuple[bytes, bytes]) -> int:
@@ -115,6 +119,9 @@ def render(plan: SlicePlan, rows: RangeRows) -> Iterator[Result]:
     if plan.copied:
         yield from _copied(plan, tables, keys, values)
         return
+    if hanging := _on_parents(tables, values):
+        yield from (OnlyInOrder(table.index, _ACTING) for table in hanging)
+        return
     apart = {
         header
         for header, table in tables.items()
@@ -142,7 +149,7 @@ def render(plan: SlicePlan, rows: RangeRows) -> Iterator[Result]:
     if any(table.plan.sets for table in tables.values()):
         laid = lay_updates(keys, values, {header: table.plan for header, table in tables.items()})
         if laid.refused:
-            yield from (OnlyInOrder(tables[header].index) for header in laid.refused)
+            yield from (OnlyInOrder(tables[header].index, _KEY_MOVES) for header in laid.refused)
             return
         keys, values = laid.keys, laid.values
         yield UnwrittenCounts(laid.saved, 0)
@@ -159,6 +166,19 @@ def render(plan: SlicePlan, rows: RangeRows) -> Iterator[Result]:
             yield from table.column_updates(table.updated, plan.limits)
         elif table.plan.mode is ApplyMode.COMPACT and not table.plan.by_image:
             yield from table.statements(plan, net.begun)
+
+
+def _on_parents(tables: Mapping[bytes, TableRenderer], values: Sequence[bytes]) -> list[TableRenderer]:
+    """Return the compacted tables with cascading foreign keys if one of these may have acted without a trace."""
+    hanging = [
+        table for table in tables.values() if table.plan.cascades and table.plan.mode is ApplyMode.COMPACT
+    ]
+    acting = {header: table for header, table in tables.items() if table.plan.acts} if hanging else {}
+    for value in values if acting else ():
+        table = acting.get(value[:HEADER_SIZE])
+        if table is not None and value[OP_AT] in (_UPDATE, _DELETE) and table.acts(value):
+            return hanging
+    return []
 
 
 def _copied(
@@ -223,6 +243,12 @@ class TableRenderer:
         self.left_out = 0
         self.filter = self.plan.filter
         self._in_force = CurrentRowTest(self.plan.structure) if self.plan.history else None
+
+    def acts(self, value: bytes) -> bool:
+        """Whether foreign keys may have changed other rows for an UPDATE or DELETE, which is not in the log."""
+        flags = self.renderers.source(value).flags
+        kind = Change.UPDATE if value[OP_AT] == _UPDATE else Change.DELETE
+        return may_cascade(flags) and (Change.KEY_CHANGE if flags & KEY_CHANGE else kind) in self.plan.acting
 
     @cached_property
     def check(self) -> Callable[[bytes, bytes], None]:

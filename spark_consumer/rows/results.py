@@ -35,6 +35,7 @@ class OnlyInOrder(NamedTuple):
     """
 
     table: int
+    reason: str
 
 
 class Deletes(NamedTuple):

@@ -121,8 +121,9 @@ class ServerSink:
     def _read_rows(self, slice_: Slice, plan: SlicePlan) -> PreparedRows:
         assert self._rows is not None
         results = self._rows.results(slice_, partial(render, plan))
-        if only := {plan.tables[one.table].target_name for one in results if isinstance(one, OnlyInOrder)}:
-            plan = plan.in_order(self._compact_less(only, "a key changes, and row images lack columns"))
+        if only := [one for one in results if isinstance(one, OnlyInOrder)]:
+            names = {plan.tables[one.table].target_name for one in only}
+            plan = plan.in_order(self._compact_less(names, ", ".join(sorted({one.reason for one in only}))))
             results = self._rows.results(slice_, partial(render, plan))
         made = assemble_slice(slice_, plan, results)
         applier = self._applier

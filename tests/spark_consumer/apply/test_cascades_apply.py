@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from random import Random
+
 import pytest
+from structlog.testing import capture_logs
 
 from compose.databases import Database
 from schemas.structure import TableStructure
 from spark_consumer.apply.applier import Applier
 from spark_consumer.rules.config import ConsumerConfig
 from tests.support.applying.apply_steps import apply_rows, open_channel
+from tests.support.applying.binlog_applied import Channel, definitions, epochs_since
+from tests.support.binlogs.binlog_rows import binlog_end
 from tests.support.epochs.fake_topic import delete, insert, integer
-from tests.support.names import own_name
+from tests.support.names import own_database, own_name
 
 pytestmark = pytest.mark.servers
 #: types of keys that are referred to, and three values of each
@@ -159,3 +165,164 @@ def test_two_foreign_keys_to_one_parent_hide_no_grandchildren(
     assert downstream.execute(f"SELECT id FROM {db}.a") == [(5,)]
     assert downstream.execute(f"SELECT id FROM {db}.b") == [(5,)]
     assert downstream.execute(f"SELECT COUNT(*), SUM(p) FROM {db}.c") == [(7, 5)]
+
+
+# MySQL logs what its foreign keys change, MariaDB does not.
+either = pytest.mark.parametrize("flavor", ["mysql", "mariadb"], indirect=True)
+_FAMILY = (
+    "CREATE TABLE p (id INT PRIMARY KEY, code INT UNIQUE, n INT)",
+    "CREATE TABLE c (id INT PRIMARY KEY, p INT, code INT, n INT,"
+    " FOREIGN KEY (p) REFERENCES p (id) ON DELETE CASCADE ON UPDATE CASCADE,"
+    " FOREIGN KEY (code) REFERENCES p (code) ON DELETE SET NULL ON UPDATE CASCADE)",
+    "CREATE TABLE g (id INT PRIMARY KEY, c INT, n INT, FOREIGN KEY (c) REFERENCES c (id) ON DELETE CASCADE)",
+    # It is in the family, and nothing changes its rows.
+    "CREATE TABLE l (id INT PRIMARY KEY, g INT, n INT, FOREIGN KEY (g) REFERENCES g (id) ON DELETE SET NULL)",
+)
+
+
+@pytest.fixture
+def both(request: pytest.FixtureRequest, upstream: Database, downstream: Database) -> Iterator[str]:
+    """A database of the test's own on both servers."""
+    yield from own_database("fk_", request, upstream, downstream)
+
+
+def _harmless(random: Random, n: int) -> str:
+    """A change for which no foreign key changes another row."""
+    i, j = random.randrange(12), random.randrange(12)
+    return random.choice(
+        (
+            f"INSERT IGNORE INTO p VALUES ({i}, {100 + i}, {n})",
+            f"INSERT IGNORE INTO c VALUES ({i}, {j}, {100 + random.randrange(12)}, {n})",
+            f"INSERT IGNORE INTO g VALUES ({i}, {j}, {n})",
+            f"INSERT IGNORE INTO l VALUES ({i}, {j}, {n})",
+            f"UPDATE IGNORE c SET p = {j}, n = {n} WHERE id = {i}",
+            f"UPDATE {random.choice('cgl')} SET n = {n} WHERE id <> {i}",
+            f"DELETE FROM l WHERE id = {i}",
+        )
+    )
+
+
+def _acting(random: Random, n: int) -> str:
+    """A change for which foreign keys change other rows."""
+    i, j = random.randrange(12), random.randrange(12)
+    table = random.choice("pcg")
+    return random.choice(
+        (
+            f"DELETE FROM {table} WHERE id = {i}",
+            f"DELETE FROM p WHERE id IN ({i}, {j})",
+            f"UPDATE IGNORE p SET id = {j} WHERE id = {i}",
+            f"UPDATE IGNORE p SET code = {100 + j} WHERE id = {i}",
+            f"UPDATE p SET n = {n}",
+        )
+    )
+
+
+def _make_family(upstream: Database, db: str) -> tuple[str, int]:
+    begin = binlog_end(upstream)
+    upstream.execute(f"CREATE DATABASE {db}", f"USE {db}", *_FAMILY)
+    return begin
+
+
+def _run(upstream: Database, db: str, *statements: str) -> None:
+    """Run statements in one transaction, and end its epoch."""
+    upstream.execute(f"USE {db}", "BEGIN", *statements, "COMMIT")
+    upstream.execute(f"ALTER TABLE {db}.l COMMENT 'after {len(statements)}'")
+
+
+@either
+@pytest.mark.parametrize("seed", range(6))
+def test_a_family_ends_as_upstream_whatever_its_foreign_keys_did(
+    upstream: Database, downstream: Database, both: str, flavor: str, seed: int
+) -> None:
+    random = Random(seed)
+    begin = _make_family(upstream, both)
+    for number in range(10):
+        # Every second transaction has none for which they act.
+        acting = [_acting(random, n) for n in range(2 + number)] if number % 2 else []
+        changes = [*acting, *(_harmless(random, n) for n in range(6 + 2 * number))]
+        random.shuffle(changes)
+        _run(upstream, both, *changes)
+    with capture_logs() as logs:
+        Channel(downstream, both).apply(epochs_since(upstream, begin))
+    assert definitions(downstream, both) == definitions(upstream, both)
+    less = [entry["reason"] for entry in logs if entry["event"] == "compacted_less"]
+    assert less == ["foreign keys changed rows that are not in the log"] * (flavor == "mariadb")
+
+
+@either
+def test_a_family_is_compacted_where_no_foreign_key_acts(
+    upstream: Database, downstream: Database, both: str
+) -> None:
+    begin = _make_family(upstream, both)
+    parents = ", ".join(f"({n}, {n}, 0)" for n in range(20))
+    _run(upstream, both, f"INSERT INTO p VALUES {parents}", "DELETE FROM p WHERE id = 3")
+    children = ", ".join(f"({n}, {n % 3}, NULL, 0)" for n in range(20))
+    updates = [f"UPDATE c SET n = {n} WHERE id = 5" for n in range(1, 31)]
+    _run(upstream, both, f"INSERT INTO c VALUES {children}", *updates)
+    counted = []
+    apply = Applier.apply
+
+    def noted(self: Applier, prepared: object) -> object:
+        applied = apply(self, prepared)  # type: ignore[arg-type]
+        counted.append(applied.row_counts.compacted)
+        return applied
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Applier, "apply", noted)
+        # The first one has made the channel careful about traceless changes, so it cannot help the second.
+        Channel(downstream, both).apply(epochs_since(upstream, begin))
+    assert definitions(downstream, both) == definitions(upstream, both)
+    assert 30 in counted
+
+
+@either
+@pytest.mark.parametrize("extra", [False, True], ids=["alike", "apart"])
+def test_a_row_whose_parent_came_and_went_is_gone(
+    upstream: Database, downstream: Database, both: str, extra: bool
+) -> None:
+    """A parent's net change is none, or its table is in order anyway: its child's rows are not without it."""
+    begin = _make_family(upstream, both)
+    _run(upstream, both, "INSERT INTO p VALUES (1, 1, 0), (2, 2, 0)", "INSERT INTO c VALUES (1, 1, NULL, 0)")
+    channel = Channel(downstream, both)
+    channel.apply(epochs_since(upstream, begin))
+    if extra:
+        downstream.execute(f"ALTER TABLE {both}.p ADD COLUMN extra INT")
+    _run(
+        upstream,
+        both,
+        "INSERT INTO p VALUES (7, 7, 0)",
+        "INSERT INTO c VALUES (7, 7, NULL, 0), (8, 7, NULL, 0), (9, 2, 7, 0)",
+        "UPDATE c SET p = 2 WHERE id = 8",
+        "DELETE FROM p WHERE id = 7",
+        "DELETE FROM p WHERE id = 1",
+        "INSERT INTO p VALUES (1, 1, 5)",
+        "INSERT INTO c VALUES (5, 1, NULL, 3)",
+    )
+    channel.apply(epochs_since(upstream, begin))
+    for table in "cg":
+        rows = f"SELECT * FROM {both}.{table} ORDER BY id"
+        assert downstream.execute(rows) == upstream.execute(rows)
+    assert downstream.execute(f"SELECT id, n FROM {both}.p ORDER BY id") == [(1, 5), (2, 0)]
+    assert downstream.execute(f"SELECT id, p FROM {both}.c ORDER BY id") == [(5, 1), (8, 2), (9, 2)]
+
+
+@either
+def test_a_key_that_changes_changes_the_rows_that_refer_to_it(
+    upstream: Database, downstream: Database, both: str
+) -> None:
+    begin = binlog_end(upstream)
+    upstream.execute(
+        f"CREATE DATABASE {both}",
+        f"USE {both}",
+        "CREATE TABLE p (id INT PRIMARY KEY, n INT)",
+        "CREATE TABLE l (id INT PRIMARY KEY, p INT, n INT, FOREIGN KEY (p) REFERENCES p (id) ON UPDATE CASCADE)",
+    )
+    _run(upstream, both, "INSERT INTO p VALUES (1, 0), (2, 0)", "INSERT INTO l VALUES (1, 1, 0), (2, 2, 0)")
+    _run(
+        upstream, both, "UPDATE l SET n = 1", "UPDATE p SET id = 11 WHERE id = 1", "DELETE FROM l WHERE p = 2"
+    )
+    with capture_logs() as logs:
+        Channel(downstream, both).apply(epochs_since(upstream, begin))
+    assert definitions(downstream, both) == definitions(upstream, both)
+    assert downstream.execute(f"SELECT * FROM {both}.l") == [(1, 11, 1)]
+    assert [entry["event"] for entry in logs].count("compacted_less") == (upstream.flavor == "mariadb")
