@@ -205,9 +205,11 @@ def _form(b: Bytes, i: Int, stop: Int, number: Int, tables: Tables) -> tuple[Int
     if p + 5 + images * bitmap > stop:
         return fault
     if kind not in _V1:
-        if b[p] != 2 or b[p + 1]:
+        # What a server adds, such as the number of the row's partition, counts its own size.
+        extra = np.int64(b[p]) | np.int64(b[p + 1]) << 8
+        if extra < 2 or p + extra + 3 + images * bitmap > stop:
             return fault
-        p += 2
+        p += extra
     width = np.int64(b[p])
     p += 1
     if width == 252:

@@ -16,14 +16,16 @@ from producer.epochs.open_epoch import EpochLimits
 from relay_store.read.reader import RelayBlock
 from schemas.binlog import framing
 from schemas.errors import TailraceError
-from tests.support.binlogs.epochs import epochs, groups_of, of_several_sources, repeated
+from tests.support.binlogs.epochs import epochs, groups_of, of_several_sources, repeated, with_partitions
 from tests.support.golden.golden_binlogs import FILE, NAMES, SUBDIR, events_in, flavor_of, golden_log
 
 
-def _log(name: str, root: Path, times: int = 3) -> list[bytes]:
+def _log(name: str, root: Path, times: int = 3, *, parted: bool = False) -> list[bytes]:
     """The golden log with its groups repeated, as events; prepared transactions are read from its file."""
     first, *others = events_in(golden_log(name))
     events = [first, *(event for group in repeated(groups_of(others), times) for event in group)]
+    if parted:
+        events = [with_partitions(event, number) for number, event in enumerate(events)]
     (root / SUBDIR).mkdir(exist_ok=True)
     (root / SUBDIR / FILE).write_bytes(framing.MAGIC + b"".join(events))
     return events
@@ -62,6 +64,16 @@ def test_row_images_that_lack_columns_are_decoded_by_compiled_code(name: str, tm
     assert compiled.epochs == plain.epochs
     # The rest are MariaDB's UPDATEs, of which the statements decide, documents that come as diffs, and statements.
     assert compiled.groups > 250
+
+
+@pytest.mark.parametrize("name", ["mysql", "mysql_images"])
+def test_rows_of_tables_with_partitions_are_decoded_by_compiled_code(name: str, tmp_path: Path) -> None:
+    flavor = flavor_of(name)
+    without = epochs(_blocks(_log(name, tmp_path), [25]), flavor, tmp_path, _limits(7), compiled=True)
+    blocks = _blocks(_log(name, tmp_path, parted=True), [25])
+    plain, compiled = (epochs(blocks, flavor, tmp_path, _limits(7), compiled=way) for way in (False, True))
+    assert compiled.epochs == plain.epochs
+    assert compiled.groups == without.groups
 
 
 @settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])

@@ -20,6 +20,7 @@ from producer.decode.epoch_stream import EpochStream
 from producer.decode.event_decoder import EventDecoder
 from producer.decode.nested_events import PreparedTransactions
 from producer.decode.plain_groups import Decoded, OpenRows, PlainGroups
+from producer.decode.rows_events import FLAGS_AT
 from producer.epochs.open_epoch import EpochLimits, OpenEpoch, Records, SealedEpoch
 from producer.publish_start import prepared_in
 from producer.structures.store import Structures
@@ -196,4 +197,22 @@ def _renumbered(event: bytes, number: int, source: int | None = None) -> bytes:
     if source is not None:
         # The last byte of MySQL's UUID, the first one of MariaDB's domain, or of the server's id.
         content[at - 1 if event[4] == framing.GTID else (at + 8, 5)[number % 2]] = source + 1
+    return _checksummed(content)
+
+
+def with_partitions(event: bytes, number: int) -> bytes:
+    """An event as it is for a table with partitions: rows events have their number."""
+    if event[4] not in range(framing.WRITE_ROWS, framing.DELETE_ROWS + 1):
+        return event
+    at = FLAGS_AT + 2
+    before = struct.pack("<H", number) if event[4] == framing.UPDATE_ROWS else b""
+    extra = b"\1" + struct.pack("<H", number) + before
+    content = bytearray(
+        event[:at] + struct.pack("<H", 2 + len(extra)) + extra + event[at + 2 : -framing.CHECKSUM_SIZE]
+    )
+    content[9:13] = struct.pack("<I", len(content) + framing.CHECKSUM_SIZE)
+    return _checksummed(content)
+
+
+def _checksummed(content: bytearray) -> bytes:
     return bytes(content) + struct.pack("<I", zlib.crc32(content))
