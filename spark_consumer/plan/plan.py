@@ -503,21 +503,19 @@ def _staying(
     """Return the columns that have to stay so that a row can be changed in place; None if it never can.
 
     INSERT … ON DUPLICATE KEY UPDATE then finds the row with the upstream's key by any unique key, and sets its values.
-    A server takes ENUM and SET over as text, and finds the first of members that are alike to the collation. Of rows
-    whose images lack columns it is only known that what they do not set stays.
+    A server takes ENUM and SET over as text, and finds the first of members that are alike to the collation. Of images
+    that lack columns nothing else is possible; where a unique value moves, the server may refuse it.
     """
     own = {name.lower() for name in structure.key}
     keys = [key for key in target.keys if key.plain and not key.nullable and own.issuperset(key.columns)]
     others = [key for key in target.keys if key not in keys[:1]]
     written = {name.lower(): name for name in names}
     columns = {column for key in others for column in key.columns}
-    set_here = {column.name.lower() for column in structure.after_image} - own
     possible = (
         locator.find is RowMatch.KEY
         and bool(keys)
         and all(key.plain for key in others)
         and columns.issubset(written)
-        and (structure.is_full or columns.isdisjoint(set_here))
         and target.engine.lower() == "innodb"
         and not target.versioned
         and not any(_are_alike(column) for column in target.columns)

@@ -294,18 +294,19 @@ def _moves(random: Random, count: int, images: Sequence[str]) -> Iterator[str]:
 
 
 @pytest.mark.parametrize("more", ["a INT, d INT, f INT", _WIDE], ids=["narrow", "wide"])
-@pytest.mark.parametrize("images", [["FULL"], ["MINIMAL"], ["MINIMAL", "FULL"]], ids="-".join)
+@pytest.mark.parametrize("images", ["FULL", "MINIMAL", "NOBLOB", "MIXED"])
 @pytest.mark.parametrize("seed", range(3))
 def test_rows_with_several_unique_keys_end_as_upstream(
     upstream: Database,
     downstream: Database,
     db: str,
     seed: int,
-    images: list[str],
+    images: str,
     more: str,
     sent: list[bytes],
 ) -> None:
     random = Random(seed)
+    of = ["MINIMAL", "NOBLOB", "FULL"] if images == "MIXED" else [images]
     begin = binlog_end(upstream)
     rows = ", ".join(f"({n}, {n}, 'r{n}', {n})" for n in range(8))
     upstream.execute(
@@ -314,14 +315,15 @@ def test_rows_with_several_unique_keys_end_as_upstream(
         f"INSERT INTO {db}.t (id, u, v, w) VALUES {rows}",
     )
     for number in range(8):
-        stay = [_IMAGE.format(images[0]), f"UPDATE t SET d = {number} WHERE id <> {number}"]
-        moves = _moves(random, 2 + 3 * number, images) if number % 3 else stay
+        stay = [_IMAGE.format(of[0]), f"UPDATE t SET d = {number} WHERE id <> {number}"]
+        moves = _moves(random, 2 + 3 * number, of) if number % 3 else stay
         upstream.execute(f"USE {db}", "BEGIN", *moves, "COMMIT")
         upstream.execute(f"ALTER TABLE {db}.t COMMENT '{number}'")
     with capture_logs() as logs:
         Channel(downstream, db).apply(epochs_since(upstream, begin))
     assert definitions(downstream, db) == definitions(upstream, db)
-    assert not [entry for entry in logs if entry["event"] == "compacted_less"]
+    # Rows that take each other's values cannot be changed in any order, nor written as a whole without their columns.
+    assert of != ["FULL"] or not [entry for entry in logs if entry["event"] == "compacted_less"]
     assert [sql for sql in sent if b"=IF(" in sql]
     assert [sql for sql in sent if sql.startswith(b"DELETE")]
 

@@ -216,7 +216,6 @@ SHAPE = Column("c", "geometry", 255, 4, nullable=False)
 @pytest.mark.parametrize(
     ("there", "rules"),
     [
-        (replace(TARGET, keys=(unique("id"), unique("a", name="u"))), {}),
         (replace(TARGET, keys=(unique("id", nullable=True),)), {}),
         (replace(TARGET, engine="MyISAM"), {}),
         (replace(TARGET, in_family=True), {}),
