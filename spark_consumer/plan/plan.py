@@ -503,18 +503,20 @@ def _staying(
     """Return the columns that have to stay so that a row can be changed in place; None if it never can.
 
     INSERT … ON DUPLICATE KEY UPDATE then finds the row with the upstream's key by any unique key, and sets its values.
-    A server takes ENUM and SET over as text, and finds the first of members that are alike to the collation. Of images
-    that lack columns nothing else is possible; where a unique value moves, the server may refuse it.
+    A server takes ENUM and SET over as text, and finds the first of members that are alike to the collation. Where an
+    after image lacks columns nothing else is possible, and the server may refuse a unique value that moves.
     """
     own = {name.lower() for name in structure.key}
     keys = [key for key in target.keys if key.plain and not key.nullable and own.issuperset(key.columns)]
     others = [key for key in target.keys if key not in keys[:1]]
     written = {name.lower(): name for name in names}
     columns = {column for key in others for column in key.columns}
+    lacks_columns = not {column.name for column in structure.after_image}.issuperset(names)
     possible = (
         locator.find is RowMatch.KEY
         and bool(keys)
         and all(key.plain for key in others)
+        and (structure.is_full or lacks_columns or not others)
         and columns.issubset(written)
         and target.engine.lower() == "innodb"
         and not target.versioned
