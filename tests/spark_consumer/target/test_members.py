@@ -157,14 +157,19 @@ def test_rows_are_found_by_number_and_never_in_a_list_of_tuples() -> None:
     """MySQL compares an ENUM in a tuple with a number as text."""
     keyed = table(E, S, key=("id", "e", "s"))
     assert sql(keyed, delete(keyed, ZERO), delete(keyed, ONE)) == [
-        "DELETE FROM `d`.`t` WHERE (`id`=1 AND `e`=2 AND `s`=3) OR (`id`=2 AND `e`=0 AND `s`=0)"
+        "DELETE /*+ INDEX(`t` `PRIMARY`) */ FROM `d`.`t`"
+        " WHERE (`id`=1 AND `e`=2 AND `s`=3) OR (`id`=2 AND `e`=0 AND `s`=0)"
     ]
     alone = table(E, key=("e",))
-    assert sql(alone, delete(alone, ZERO), delete(alone, ONE)) == ["DELETE FROM `d`.`t` WHERE `e` IN (0,2)"]
+    assert sql(alone, delete(alone, ZERO), delete(alone, ONE)) == [
+        "DELETE /*+ INDEX(`t` `PRIMARY`) */ FROM `d`.`t` WHERE `e` IN (0,2)"
+    ]
     # by a key that only the downstream has
     target = replace(as_it_is(BOTH), keys=(unique("e", "id"),))
     named = replace(BOTH, key=("s",))
-    assert sql(named, delete(named, ONE), target=target) == ["DELETE FROM `d`.`t` WHERE (`e`=2 AND `id`=1)"]
+    assert sql(named, delete(named, ONE), target=target) == [
+        "DELETE /*+ INDEX(`t` `PRIMARY`) */ FROM `d`.`t` WHERE (`e`=2 AND `id`=1)"
+    ]
     unkeyed = table(E, S, key=())
     assert sql(unkeyed, delete(unkeyed, TWO), update(unkeyed, ONE, TWO)) == [
         "DELETE FROM `d`.`t` WHERE `id` <=> 1 AND `e` <=> 3 AND `s` <=> 4 LIMIT 1",
@@ -188,14 +193,16 @@ def test_text_of_other_character_sets_is_never_in_a_list_of_tuples(collation: st
     )
     gone = [delete(keyed, {"id": n, "v": v}) for n, v in ((1, "x"), (2, "y"))]
     (found,) = sql(keyed, *gone, target=target)
-    assert found == f"DELETE FROM `d`.`t` WHERE {where}"
+    assert found == f"DELETE /*+ INDEX(`t` `PRIMARY`) */ FROM `d`.`t` WHERE {where}"
 
 
 def test_index_0_of_an_ordinary_enum_is_text_in_a_tuple() -> None:
     """Beside text, MySQL and MariaDB do not find the number there."""
     keyed = table(listed(ENUM, "a", "b"), key=("id", "e"))
     gone = [delete(keyed, {"id": n, "e": e}) for n, e in ((2, "b"), (1, ""))]
-    assert sql(keyed, *gone) == ["DELETE FROM `d`.`t` WHERE (`id`,`e`) IN ((1,''),(2,'b'))"]
+    assert sql(keyed, *gone) == [
+        "DELETE /*+ INDEX(`t` `PRIMARY`) */ FROM `d`.`t` WHERE (`id`,`e`) IN ((1,''),(2,'b'))"
+    ]
     assert sql(keyed, insert(keyed, {"id": 1, "e": ""})) == ["INSERT INTO `d`.`t` (`id`,`e`) VALUES (1,0)"]
 
 
@@ -204,7 +211,9 @@ def test_a_set_of_64_members_is_a_signed_number() -> None:
     keyed = table(many, key=("e",))
     row = {"id": 1, "e": "x0,X31"}
     assert sql(keyed, insert(keyed, row)) == [f"INSERT INTO `d`.`t` (`id`,`e`) VALUES (1,{1 - (1 << 63)})"]
-    assert sql(keyed, delete(keyed, row)) == [f"DELETE FROM `d`.`t` WHERE `e` IN ({1 - (1 << 63)})"]
+    assert sql(keyed, delete(keyed, row)) == [
+        f"DELETE /*+ INDEX(`t` `PRIMARY`) */ FROM `d`.`t` WHERE `e` IN ({1 - (1 << 63)})"
+    ]
 
 
 def test_an_enum_becomes_the_text_that_servers_show_and_is_found_by_its_bytes() -> None:
