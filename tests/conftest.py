@@ -25,6 +25,19 @@ settings.load_profile("no deadline")
 os.environ.setdefault("TAILRACE_METRICS_LISTEN", "off")
 
 _workers: list[int] = []
+# These take minutes. Begun first, none of them is left for the end, when the other processes have nothing to do.
+_LONG = (
+    "test_river",
+    "test_publish",
+    "test_recover",
+    "test_tracked_structures",
+    "test_command_line",
+    "test_consumer",
+)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    items.sort(key=lambda item: item.path.stem not in _LONG)
 
 
 @pytest.hookimpl(optionalhook=True)
