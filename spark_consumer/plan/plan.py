@@ -157,11 +157,6 @@ class TablePlan:
         return self.by_image or self.sets or self.unchanged is not None or bool(self.unique)
 
     @property
-    def acts(self) -> bool:
-        """Whether foreign keys change other rows for some of its changes, if these are applied."""
-        return self.cascades and bool(self.acting) and self.mode is not ApplyMode.SKIP
-
-    @property
     def target(self) -> bytes:
         """The downstream table in backticks."""
         return quoted(*self.target_name).encode()

@@ -119,8 +119,8 @@ def render(plan: SlicePlan, rows: RangeRows) -> Iterator[Result]:
     if plan.copied:
         yield from _copied(plan, tables, keys, values)
         return
-    if hanging := _on_parents(tables, values):
-        yield from (OnlyInOrder(table.index, _ACTING) for table in hanging)
+    if family := _acted(tables, values):
+        yield from (OnlyInOrder(table.index, _ACTING) for table in family)
         return
     apart = {
         header
@@ -168,16 +168,16 @@ def render(plan: SlicePlan, rows: RangeRows) -> Iterator[Result]:
             yield from table.statements(plan, net.begun)
 
 
-def _on_parents(tables: Mapping[bytes, TableRenderer], values: Sequence[bytes]) -> list[TableRenderer]:
-    """Return the compacted tables with cascading foreign keys if one of these may have acted without a trace."""
-    hanging = [
-        table for table in tables.values() if table.plan.cascades and table.plan.mode is ApplyMode.COMPACT
-    ]
-    acting = {header: table for header, table in tables.items() if table.plan.acts} if hanging else {}
-    for value in values if acting else ():
+def _acted(tables: Mapping[bytes, TableRenderer], values: Sequence[bytes]) -> list[TableRenderer]:
+    """Return tables with cascading foreign keys that are not all in order, if one may have acted without a trace."""
+    family = [table for table in tables.values() if table.plan.cascades]
+    acting = {table.plan.header: table for table in family if table.plan.acting}
+    if not acting or all(table.plan.mode is ApplyMode.ORDERED for table in family):
+        return []
+    for value in values:
         table = acting.get(value[:HEADER_SIZE])
         if table is not None and value[OP_AT] in (_UPDATE, _DELETE) and table.acts(value):
-            return hanging
+            return family
     return []
 
 

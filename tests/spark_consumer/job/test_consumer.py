@@ -466,7 +466,7 @@ def test_a_python_worker_killed_in_its_transaction_is_replaced_and_nothing_happe
     waiting = (
         "SELECT a.ATTR_VALUE FROM performance_schema.session_connect_attrs a"
         " JOIN performance_schema.processlist p ON p.ID = a.PROCESSLIST_ID"
-        f" WHERE a.ATTR_NAME = '_pid' AND p.TIME > 0 AND p.INFO LIKE 'DELETE FROM `{name}`%'"
+        f" WHERE a.ATTR_NAME = '_pid' AND p.TIME > 0 AND p.INFO LIKE 'DELETE %FROM `{name}`%'"
     )
     failures: list[BaseException] = []
     counters: list[Counters] = []
