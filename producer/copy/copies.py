@@ -465,9 +465,9 @@ class Copies:
     @property
     def are_running(self) -> bool:
         """Whether something is left to copy."""
-        if self._plan is not None:
-            return True
-        return any(table.state.step is not Step.DONE for table in self._tables.values())
+        with self._lock:
+            left = any(table.state.step is not Step.DONE for table in self._tables.values())
+            return left or self._plan is not None
 
     @property
     def is_for_new(self) -> bool:

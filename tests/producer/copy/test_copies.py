@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import threading
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -23,7 +24,7 @@ from producer.copy.copies import (
 from producer.copy.epochs import copy_epochs
 from producer.copy.progress import incomplete_at
 from producer.copy.requests import CopyRequest
-from producer.copy.state import COMPLETED_KEY, PLAN_KEY, CompleteCopies, Plan, Step
+from producer.copy.state import COMPLETED_KEY, PLAN_KEY, CompleteCopies, Plan, Step, TableCopy, topic_key
 from producer.decode.event_decoder import CopiedRows
 from producer.epochs.open_epoch import OpenEpoch, Records, SealedEpoch, TrackedRecord, seal
 from producer.structures.store import BinlogPosition
@@ -608,3 +609,25 @@ def test_a_copy_for_new_channels_comes_at_its_time() -> None:
     assert [is_due(49_999), is_due(50_000)] == [False, True]
     _finish(log, reader)
     assert is_due(1000)  # the clock was set back
+
+
+def test_the_copier_asks_what_is_left_while_the_publisher_forgets_tables() -> None:
+    names = [("shop", f"t{number}") for number in range(2_000)]
+    stored = {topic_key(name): TableCopy("c", Step.DONE).encode() for name in names}
+    copies = Copies(stored, set(), Boundary(0, "", BinlogPosition(SERVER, 1, 4)))
+
+    def forget() -> None:
+        for name in names:
+            copies.forgotten(name)
+
+    publisher = threading.Thread(target=forget)
+    interval = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    try:
+        publisher.start()
+        while publisher.is_alive():
+            assert not copies.are_running
+    finally:
+        sys.setswitchinterval(interval)
+        publisher.join()
+    assert copies.tables == {}
