@@ -440,12 +440,13 @@ def _plan_table(
     may_be_counted = structure.is_full and not (structure.key or target.keys or merged or target.in_family)
     by_image = may_be_counted and not ordered
     ordered = ordered or not (locator.sure or by_image)
-    unique = _staying(names, structure, target, locator) if not (ordered or merged) else None
-    in_place = None if unique is None else target.flavor
     # DELETE and INSERT would also lose values that an UPDATE's after image lacks. A DELETE needs only the key.
     lacks_columns = bool(after and absent)
+    sets = lacks_columns and structure.before_columns != ()
+    unique = _staying(names, structure, target, locator, sets=sets) if not (ordered or merged) else None
+    in_place = None if unique is None else target.flavor
     placeholders = None
-    if lacks_columns and structure.before_columns != () and not ordered:
+    if sets and not ordered:
         placeholders = _placeholders(absent, target) if in_place else None
         ordered = placeholders is None
     unchanged = None
@@ -493,25 +494,27 @@ def _as_written(structure: TableStructure, target: TargetTable) -> TableStructur
 
 
 def _staying(
-    names: list[str], structure: TableStructure, target: TargetTable, locator: RowLocator
+    names: list[str], structure: TableStructure, target: TargetTable, locator: RowLocator, *, sets: bool
 ) -> list[str] | None:
     """Return the columns that have to stay so that a row can be changed in place; None if it never can.
 
     INSERT … ON DUPLICATE KEY UPDATE then finds the row with the upstream's key by any unique key, and sets its values.
-    A server takes ENUM and SET over as text, and finds the first of members that are alike to the collation. Where an
-    after image lacks columns nothing else is possible, and the server may refuse a unique value that moves.
+    A server takes ENUM and SET over as text, and finds the first of members that are alike to the collation. Where
+    UPDATEs set some columns nothing else is possible, and the server may refuse a unique value that moves.
+
+    Args:
+        sets: whether the structure's rows are such UPDATEs.
     """
     own = {name.lower() for name in structure.key}
     keys = [key for key in target.keys if key.plain and not key.nullable and own.issuperset(key.columns)]
     others = [key for key in target.keys if key not in keys[:1]]
     written = {name.lower(): name for name in names}
     columns = {column for key in others for column in key.columns}
-    lacks_columns = not {column.name for column in structure.after_image}.issuperset(names)
     possible = (
         locator.find is RowMatch.KEY
         and bool(keys)
         and all(key.plain for key in others)
-        and (structure.is_full or lacks_columns or not others)
+        and (structure.is_full or sets or not others)
         and columns.issubset(written)
         and target.engine.lower() == "innodb"
         and not target.versioned

@@ -87,7 +87,9 @@ def test_rows_are_found_by_the_downstreams_own_key(downstream: Database, db: str
     assert made.writes.inserts
     swapped = [update(t, one, row(1, 2, "y")), update(t, two, row(2, 1, "x"))]
     made = apply_rows(applier, config, *swapped, delete(t, three))
-    assert f" FROM `{db}`.`t` WHERE (`a`,`b`) IN ((".encode() in made.writes.deletes[0][1].sql
+    hint = "/*+ INDEX(`t` `PRIMARY`) */ " if downstream.flavor == "mysql" else ""
+    head = f"DELETE {hint}FROM `{db}`.`t` WHERE (`a`,`b`) IN (("
+    assert made.writes.deletes[0][1].sql.startswith(head.encode())
     assert downstream.execute(f"SELECT * FROM {db}.t ORDER BY id") == [(1, 2, "y"), (2, 1, "x")]
     # in order, as in a family with cascades: by the same key
     applier, config = channel(compact=False)
