@@ -6,7 +6,15 @@ import socket
 import ssl
 from typing import Any
 
-from schemas.access.kafka_security import FIRST_ATTEMPT, OPEN, PROTOCOL_HINT, KafkaSecurity, Refusal, refused
+from schemas.access.kafka_security import (
+    FIRST_ATTEMPT,
+    OPEN,
+    PROTOCOL_HINT,
+    KafkaSecurity,
+    Refusal,
+    metadata,
+    refused,
+)
 from schemas.errors import ConfigError, LogError
 
 _TIMEOUT = 8.0  # seconds
@@ -27,17 +35,14 @@ def brokers(servers: str, security: KafkaSecurity = OPEN, timeout: float = _TIME
     refusal = Refusal(servers)
     admin = _client(servers, security, refusal)
 
-    def ask(seconds: float) -> Any:
-        return refusal.ends(lambda each: admin.list_topics(timeout=each), seconds, lambda: admin.poll(0))
-
     try:
-        return admin, ask(FIRST_ATTEMPT)
+        return admin, metadata(admin, refusal, FIRST_ATTEMPT)
     except KafkaException:
         if not security.protocol.endswith("ssl") and any(map(_speaks_tls, servers.split(","))):
             why = f"it requires TLS, and security-protocol is {security.protocol}"
             raise refused(servers, why, PROTOCOL_HINT) from None
     try:
-        return admin, ask(timeout - FIRST_ATTEMPT)
+        return admin, metadata(admin, refusal, timeout - FIRST_ATTEMPT)
     except KafkaException as error:
         raise LogError(
             "TR500",

@@ -152,7 +152,10 @@ class EpochLog:
                 },
                 logger=LIBRDKAFKA,
             )
-            self.connection.refusal.ends(producer.init_transactions, TIMEOUT, lambda: producer.poll(0))
+            ends, poll = self.connection.refusal.ends, lambda: producer.poll(0)
+            # Without a connection librdkafka looks for the coordinator again after half a second.
+            ends(lambda seconds: producer.list_topics(self.topics.rows, timeout=seconds), TIMEOUT, poll)
+            ends(producer.init_transactions, TIMEOUT, poll)
         except KafkaException as error:
             raise log_error(error, "opening the epoch log") from error
         self._producer = producer

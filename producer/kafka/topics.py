@@ -14,6 +14,7 @@ from producer.copy.state import check_record as check_copy_record
 from producer.epochs.open_epoch import LogState
 from producer.kafka.connection import LIBRDKAFKA, MAX_MESSAGE, TIMEOUT, KafkaConnection, log_error
 from producer.structures.store import check_record
+from schemas.access.kafka_security import metadata
 from schemas.access.topic import CommittedTopic, Silent
 from schemas.errors import LogError
 from schemas.structure import has_full_images
@@ -77,9 +78,7 @@ class Topics:
 
     def _existing(self, admin: Any) -> Any:
         """The topics that there are, by name. Raises LogError: TR509, one has other partitions than it should."""
-        there = self._connection.refusal.ends(
-            lambda seconds: admin.list_topics(timeout=seconds), TIMEOUT, lambda: admin.poll(0)
-        ).topics
+        there = metadata(admin, self._connection.refusal, TIMEOUT).topics
         for name, wanted in ((self.rows, self._count), (self.epochs, 1)):
             found = len(there[name].partitions) if name in there else wanted
             if found != wanted:

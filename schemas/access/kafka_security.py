@@ -191,6 +191,17 @@ class Refusal:
             attempt *= 2
 
 
+def metadata(admin: Any, refusal: Refusal, seconds: float) -> Any:
+    """Return what an admin client's brokers say about themselves and all topics.
+
+    Raises:
+        KafkaException: Kafka does not answer in time; LogError: TR508.
+    """
+    # For this librdkafka connects at once, and for a list of topics after 50 ms.
+    admin.describe_cluster()
+    return refusal.ends(lambda each: admin.list_topics(timeout=each), seconds, lambda: admin.poll(0))
+
+
 def refused(servers: str, why: str, hint: str) -> LogError:
     """Build the error for brokers that refuse the client; a retry cannot help."""
     return KafkaRefused("TR508", f"Kafka at {servers} refuses the connection: {why[:300]}", hint=hint)

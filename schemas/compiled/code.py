@@ -16,6 +16,8 @@ log = structlog.get_logger()
 
 # Bytes that were read without coming to the tail, behind which there is a backlog.
 _BACKLOG = 1 << 20
+# Seconds. It takes less than a tenth of one, and the first rows of a backlog take longer without it.
+_MOMENT = 0.5
 
 #: the folder with the compiled code, which it may take a while to make; None if it cannot be made
 Folder = Callable[[], Path | None]
@@ -53,10 +55,11 @@ class CompiledCode:
             self.load()
 
     def load(self) -> None:
-        """Have the thread load it, unless it has begun to."""
+        """Have the thread load it, unless it has begun to, and wait a moment for it: to make it takes longer."""
         if self._thread is None:
             self._thread = threading.Thread(target=self._load, name="load", daemon=True)
             self._thread.start()
+            self._thread.join(_MOMENT)
 
     def wait(self) -> None:
         """Wait for the code, if it is being loaded."""
