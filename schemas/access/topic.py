@@ -44,6 +44,30 @@ class Silent(Exception):
     """Kafka does not answer."""
 
 
+class Clients:
+    """Consumers that answer several questions, one after another: to connect takes longer than most of them."""
+
+    def __init__(self) -> None:
+        self._idle: list[tuple[dict[str, Any], Any]] = []
+
+    def take(self, settings: dict[str, Any]) -> Any:
+        """Return a consumer with these settings that nobody else uses."""
+        for number, (made_with, consumer) in enumerate(self._idle):
+            if made_with == settings:
+                del self._idle[number]
+                return consumer
+        return Consumer(settings)
+
+    def give_back(self, settings: dict[str, Any], consumer: Any) -> None:
+        """Keep a consumer for the next question."""
+        consumer.unassign()
+        self._idle.append((settings, consumer))
+
+    def close(self) -> None:
+        for _, consumer in self._idle:
+            consumer.close()
+
+
 class CommittedTopic:
     """Reads a topic's committed records inside a ``with`` block.
 
@@ -52,6 +76,7 @@ class CommittedTopic:
         patience: seconds without an answer after which it raises Silent, or KafkaException.
         await_leader: seconds for which a topic that was just created may have no leader.
         fetch_wait: seconds for which the broker may wait for more records.
+        clients: where its consumer comes from and is kept afterwards; without, it is one of its own.
     """
 
     def __init__(
@@ -62,19 +87,23 @@ class CommittedTopic:
         patience: float,
         await_leader: float = 0.0,
         fetch_wait: float = 0.01,
+        clients: Clients | None = None,
     ) -> None:
-        self._settings, self._topic, self._refusal = settings, topic, refusal
-        self._patience, self._await_leader, self._fetch_wait = patience, await_leader, fetch_wait
+        own = {"enable.partition.eof": True, "fetch.wait.max.ms": round(fetch_wait * 1000)}
+        self._settings, self._topic, self._refusal = {**settings, **own}, topic, refusal
+        self._patience, self._await_leader, self._clients = patience, await_leader, clients
         self._consumer: Any = None
 
     def __enter__(self) -> CommittedTopic:
         self._refusal.forget()
-        own = {"enable.partition.eof": True, "fetch.wait.max.ms": round(self._fetch_wait * 1000)}
-        self._consumer = Consumer({**self._settings, **own})
+        self._consumer = (self._clients or Clients()).take(self._settings)
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._consumer.close()
+        if self._clients is not None:
+            self._clients.give_back(self._settings, self._consumer)
+        else:
+            self._consumer.close()
 
     def bounds(self, partition: int = 0) -> tuple[int, int]:
         """Return the first offset that is kept, and the offset after the last committed record.
@@ -156,9 +185,14 @@ class CommittedTopic:
                     raise Silent
                 continue
             if error := message.error():
+                # The end of what this consumer has read before is none.
                 if error.code() == KafkaError._PARTITION_EOF:
-                    return
+                    if message.topic() == self._topic and message.offset() >= high:
+                        return
+                    continue
                 raise KafkaException(error)
+            if message.topic() != self._topic:
+                continue
             if message.offset() >= high:
                 return
             deadline = time.monotonic() + self._patience

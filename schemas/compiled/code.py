@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -47,6 +48,7 @@ class CompiledCode:
         self._folder, self._loaded = folder, loaded
         self._without_pause = 0
         self._thread: threading.Thread | None = None
+        self._latest = 0.0
 
     def read(self, size: int) -> None:
         """So many bytes were read; 0 at the tail."""
@@ -54,17 +56,23 @@ class CompiledCode:
         if self._without_pause > _BACKLOG:
             self.load()
 
-    def load(self) -> None:
-        """Have the thread load it, unless it has begun to, and wait a moment for it: to make it takes longer."""
+    def begin(self) -> None:
+        """Have the thread load it, unless it has begun to."""
         if self._thread is None:
             self._thread = threading.Thread(target=self._load, name="load", daemon=True)
             self._thread.start()
-            self._thread.join(_MOMENT)
+            self._latest = time.monotonic() + _MOMENT
 
-    def wait(self) -> None:
+    def load(self) -> None:
+        """As ``begin``, and wait a moment for it, but not until it is made."""
+        self.begin()
+        if (left := self._latest - time.monotonic()) > 0:
+            self.wait(left)
+
+    def wait(self, seconds: float | None = None) -> None:
         """Wait for the code, if it is being loaded."""
         if self._thread is not None:
-            self._thread.join()
+            self._thread.join(seconds)
 
     def _load(self) -> None:
         try:

@@ -10,7 +10,7 @@ from typing import Any
 from confluent_kafka import KafkaError, KafkaException
 
 from schemas.access.kafka_security import PROTOCOL_HINT, Refusal
-from schemas.access.topic import CommittedTopic, Record, Silent, reader_settings
+from schemas.access.topic import Clients, CommittedTopic, Record, Silent, reader_settings
 from schemas.errors import LogError
 from schemas.wire.log_records import LoggedVersion, epochs_of, last_epoch_of, versions_of
 from spark_consumer.epochs.slices import LoggedEpoch
@@ -24,6 +24,8 @@ _NO_WAIT, _FETCH_WAIT = 0.01, 0.2  # seconds
 class LogReader:
     """Reads the epochs and schemas topics as a ``read_committed`` reader; each call reads them again.
 
+    Each call connects to Kafka, but for those inside a block of ``connected``.
+
     A run has one reader. Another thread needs a reader of its own, because a refusal of Kafka's is kept for the current
     call.
     """
@@ -33,6 +35,17 @@ class LogReader:
         self._refusal = Refusal(log.bootstrap_servers)
         group = f"tailrace-{log.prefix}-lookup"
         self._settings = reader_settings(log.bootstrap_servers, log.kafka_security, self._refusal, group)
+        self._clients: Clients | None = None
+
+    @contextmanager
+    def connected(self) -> Iterator[None]:
+        """Keep the connections for the calls inside the block."""
+        self._clients = Clients()
+        try:
+            yield
+        finally:
+            self._clients.close()
+            self._clients = None
 
     def bounds(self) -> tuple[int, int]:
         """Return the first offset that the epochs topic still has, and the offset after its last committed record."""
@@ -129,7 +142,9 @@ class LogReader:
     ) -> Iterator[CommittedTopic]:
         settings = {**self._settings, "isolation.level": isolation}
         try:
-            with CommittedTopic(settings, topic, self._refusal, _TIMEOUT, fetch_wait=fetch_wait) as found:
+            with CommittedTopic(
+                settings, topic, self._refusal, _TIMEOUT, fetch_wait=fetch_wait, clients=self._clients
+            ) as found:
                 yield found
         except KafkaException as error:
             raise _unreadable(topic, error.args[0]) from error

@@ -68,9 +68,10 @@ class DirectBatches:
     def _follow(self) -> None:
         runner, topic = self._runner, self._config.epochs_topic
         position = runner.position
-        offset, versions = resume_offset(position, self._log), MemoryVersions()
-        for one in self._log.structures(position.epoch):
-            learn(versions, f"{one.db}.{one.table}", one.fingerprint, one.epoch, one.structure)
+        with self._log.connected():
+            offset, versions = resume_offset(position, self._log), MemoryVersions()
+            for one in self._log.structures(position.epoch):
+                learn(versions, f"{one.db}.{one.table}", one.fingerprint, one.epoch, one.structure)
         _log.info("applies_directly", epoch=position.epoch)
         at_once = executors_share(self._config)
         latest = time.monotonic() + (0 if at_once else _LONGEST_WAIT)

@@ -76,21 +76,26 @@ class Consumer:
         config, log = self._config, self._log
         # Such a run needs only what the log has at the start, so it does not wait.
         timer = RetryTimer(0 if config.until_caught_up else config.retry_time, stop)
-        config = with_retries(timer, lambda: with_servers_letter_case(self._config, log))
-        if stop.is_set():
-            return
-        open_sink = partial(self._open_sink, config)
-        with in_use(config.channel_dir), closing(with_retries(timer, open_sink)) as sink:
-            try:
-                self._counters.at(sink.position)
-                stop_condition = stop_condition_of(config, sink.position, log)
-                if self._make_queries(config, sink, stop_condition, stop).run():
-                    sink.record_end()
-            except TailraceError as error:
-                # A signal to all processes may have ended Spark a moment before it reached this process.
-                if not (isinstance(error, SparkFailed | JvmLost) and stop.wait(_MOMENT)):
-                    sink.record_end(error)
-                raise
+        with in_use(config.channel_dir):
+            with log.connected():
+                config = with_retries(timer, lambda: with_servers_letter_case(self._config, log))
+                if stop.is_set():
+                    return
+                sink = with_retries(timer, partial(self._open_sink, config))
+            with closing(sink):
+                self._apply(config, sink, stop)
+
+    def _apply(self, config: ConsumerConfig, sink: Sink[Any], stop: threading.Event) -> None:
+        try:
+            self._counters.at(sink.position)
+            stop_condition = stop_condition_of(config, sink.position, self._log)
+            if self._make_queries(config, sink, stop_condition, stop).run():
+                sink.record_end()
+        except TailraceError as error:
+            # A signal to all processes may have ended Spark a moment before it reached this process.
+            if not (isinstance(error, SparkFailed | JvmLost) and stop.wait(_MOMENT)):
+                sink.record_end(error)
+            raise
 
 
 def with_retries(timer: RetryTimer, work: Callable[[], _T]) -> _T:

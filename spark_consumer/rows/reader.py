@@ -117,6 +117,10 @@ class SliceReader(SliceRows):
     def __init__(self, executors: Executors, source: TopicReader, log: LogReader, code: CompiledCode) -> None:
         self._executors, self._source, self._log, self._code = executors, source, log, code
 
+    def expect(self, slice_: Slice) -> None:
+        if slice_.rows > _FEW_ROWS:
+            self._code.begin()
+
     def results(self, slice_: Slice, work: Work, *, with_offsets: bool = False) -> list[Result]:
         """Return the results of ``work`` for all rows of a slice.
 

@@ -39,6 +39,10 @@ RunWork = Callable[[Slice, Sequence[Result]], Iterable[Result]]
 class SliceRows(ABC):
     """Reads the rows of slices: from Kafka on the executors, or from a recovery's memory."""
 
+    def expect(self, slice_: Slice) -> None:
+        """Prepare for a slice that will be read, without waiting."""
+        del slice_
+
     @abstractmethod
     def results(self, slice_: Slice, work: Work, *, with_offsets: bool = False) -> list[Result]:
         """Return the results of ``work`` for all rows of a slice.

@@ -85,6 +85,8 @@ class ServerSink:
             return lambda: Divided(slice_, slice_.each_epoch)
         if slice_.ddl is not None and slice_.rows:
             return lambda: AfterDdl(slice_, partial(self._read_after_ddl, slice_))
+        if self._rows is not None:
+            self._rows.expect(slice_)
         # The plan reads the downstream on the applier's connection, so it is made in the applier's thread.
         plan = self._plan(slice_)
         if slice_.is_copied and not plan.copied:

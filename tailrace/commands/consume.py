@@ -130,9 +130,12 @@ def _wait_for_log(settings: ConsumerConfig, spark: StartingSpark, stop: threadin
     from schemas.errors import LogError
     from spark_consumer.apply.retry import RetryTimer
     from spark_consumer.epochs.log_reader import LogReader
+    from tailrace.assemble.sink import make_tables
     from tailrace.service.systemd_notify import Watchdog, tell_status
     from tailrace.status.position import log_exists
 
+    # A new channel's tables take a while, and so does the producer's start.
+    make_tables(settings)
     logged = False
     begin = time.monotonic()
     watchdog = Watchdog(0.0)
