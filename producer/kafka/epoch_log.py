@@ -56,6 +56,8 @@ _BATCH = 1 << 20
 _RUN_ROWS = 100_000
 _RUN_BYTES = 48 << 20
 _SECOND_HALF = "__debezium.oldkey"
+# Seconds. In an attempt that begins before the connection is made librdkafka waits for half a second.
+_FIRST_ATTEMPT = 0.1
 _SLICE = 0.5  # seconds between checks whether to keep waiting
 # As long as a broker keeps an open transaction: what is waited for longer could not be committed any more.
 _TRANSACTION_MS = 600_000
@@ -152,10 +154,9 @@ class EpochLog:
                 },
                 logger=LIBRDKAFKA,
             )
-            ends, poll = self.connection.refusal.ends, lambda: producer.poll(0)
-            # Without a connection librdkafka looks for the coordinator again after half a second.
-            ends(lambda seconds: producer.list_topics(self.topics.rows, timeout=seconds), TIMEOUT, poll)
-            ends(producer.init_transactions, TIMEOUT, poll)
+            self.connection.refusal.ends(
+                producer.init_transactions, TIMEOUT, lambda: producer.poll(0), first=_FIRST_ATTEMPT
+            )
         except KafkaException as error:
             raise log_error(error, "opening the epoch log") from error
         self._producer = producer

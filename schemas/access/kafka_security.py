@@ -163,18 +163,26 @@ class Refusal:
         """The error to stop with; None if no broker has refused."""
         return refused(self._servers, *self._refusal) if self._refusal else None
 
-    def ends(self, ask: Callable[[float], _T], seconds: float, serve: Callable[[], Any]) -> _T:
+    def ends(
+        self,
+        ask: Callable[[float], _T],
+        seconds: float,
+        serve: Callable[[], Any],
+        *,
+        first: float = FIRST_ATTEMPT,
+    ) -> _T:
         """Call ``ask`` in growing attempts, so that a refusal is noticed before the time is over.
 
         Args:
             ask: called with the timeout of one attempt in seconds; raises when it is over.
             seconds: for all attempts.
             serve: polls the client, so that librdkafka reports its errors.
+            first: seconds of the first attempt.
 
         Raises:
             LogError: TR508. Other errors of ``ask`` pass through, at the latest once the time is over.
         """
-        attempt, left = FIRST_ATTEMPT, seconds
+        attempt, left = first, seconds
         while True:
             started, attempt = time.monotonic(), min(attempt, left)
             try:
