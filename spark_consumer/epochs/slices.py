@@ -32,6 +32,7 @@ from spark_consumer.epochs.position import BEFORE_ALL, LogPosition, Position, or
 
 # A chunk of a copy counts as so many bytes.
 _CHUNK_BYTES = 16 << 20
+_FIRST_ROWS = 20_000
 
 
 @dataclass(frozen=True)
@@ -391,6 +392,25 @@ def cut(epochs: Sequence[LoggedEpoch], max_rows: int, max_bytes: int, copied: in
             taken, rows, size = [], 0, 0
     if taken:
         yield Slice(tuple(taken))
+
+
+def growing(slices: Sequence[Slice]) -> list[Slice]:
+    """Return slices of which the first one is divided into small ones that grow.
+
+    While nothing is being written, they are written after less reading, and each is read while others are written.
+    """
+    if not slices or slices[0].is_copied or len(slices[0].epochs) == 1:
+        return list(slices)
+    found: list[Slice] = []
+    taken: list[LoggedEpoch] = []
+    rows, most = 0, _FIRST_ROWS
+    for logged in slices[0].epochs:
+        if taken and rows + logged.record.rows > most:
+            found.append(Slice(tuple(taken)))
+            taken, rows, most = [], 0, 2 * most
+        taken.append(logged)
+        rows += logged.record.rows
+    return [*found, Slice(tuple(taken)), *slices[1:]]
 
 
 def _bytes(before: EpochCommitted | None, epoch: EpochCommitted) -> int:

@@ -21,7 +21,15 @@ from schemas.wire.log_records import EpochChain
 from spark_consumer.epochs.epoch_transactions import epoch_part
 from spark_consumer.epochs.log_reader import LogReader
 from spark_consumer.epochs.position import LogPosition, Position, end_of_epoch, order_of
-from spark_consumer.epochs.slices import LoggedEpoch, PartSlice, Slice, as_channel_sees, contiguous_after, cut
+from spark_consumer.epochs.slices import (
+    LoggedEpoch,
+    PartSlice,
+    Slice,
+    as_channel_sees,
+    contiguous_after,
+    cut,
+    growing,
+)
 from spark_consumer.epochs.start import TransactionsOf, not_in_log_error
 from spark_consumer.epochs.stop_condition import StopCondition
 from spark_consumer.epochs.tracker import TrackerOutput
@@ -166,7 +174,7 @@ class BatchRunner:
         finally:
             self._inside.discard(threading.get_ident())
 
-    def _run(self, output: TrackerOutput, look: Look = lambda: None) -> None:
+    def _run(self, output: TrackerOutput, look: Look | None = None) -> None:
         output.refuse_broken(self._sink.position.epochs_offset)
         position, found = self._sink.position, output.epochs
         others = [one.record.log_id for one in found if position.log_id not in (None, one.record.log_id)]
@@ -182,7 +190,10 @@ class BatchRunner:
         self._check_names(fresh)
         fresh = as_channel_sees(fresh, is_new=position.is_new)
         self._stop_condition = self._stop_condition.found(position, fresh, self._transactions_of)
-        self._apply_all(self._slices(position, fresh), output.structures, look)
+        slices = self._slices(position, fresh)
+        if look is not None and self._begun[1] is None:
+            slices = growing(slices)
+        self._apply_all(slices, output.structures, look)
         # The stop condition is before this batch's end, so Spark must not record the batch as done.
         if fresh and self._sink.position.epoch < fresh[-1].record.epoch:
             raise StopQuery
@@ -220,7 +231,7 @@ class BatchRunner:
             self._checked_epoch = logged.record.epoch
 
     def _apply_all(
-        self, slices: Sequence[Slice], structures: Mapping[str, TableStructure], look: Look
+        self, slices: Sequence[Slice], structures: Mapping[str, TableStructure], look: Look | None
     ) -> None:
         for number, slice_ in enumerate(slices):
             if self.ended or self.give_way.is_set():
@@ -244,13 +255,13 @@ class BatchRunner:
             self._begun = following, ahead
 
     def _look_behind(
-        self, last: Slice, structures: Mapping[str, TableStructure], look: Look
+        self, last: Slice, structures: Mapping[str, TableStructure], look: Look | None
     ) -> tuple[Slice | None, Mapping[str, TableStructure]]:
         """Return the slice that will be the first of the next batch, and the structures of both batches.
 
         Nothing depends on it: when it is its turn, the next batch is checked and divided as each other one.
         """
-        output = look() if last.rows >= _MANY_ROWS else None
+        output = look() if look is not None and last.rows >= _MANY_ROWS else None
         if output is None or output.unknown or output.broken:
             return None, structures
         with suppress(TailraceError):

@@ -76,11 +76,11 @@ class Consumer:
         config, log = self._config, self._log
         # Such a run needs only what the log has at the start, so it does not wait.
         timer = RetryTimer(0 if config.until_caught_up else config.retry_time, stop)
+        config = with_retries(timer, lambda: with_servers_letter_case(self._config, log))
+        if stop.is_set():
+            return
         with in_use(config.channel_dir):
             with log.connected():
-                config = with_retries(timer, lambda: with_servers_letter_case(self._config, log))
-                if stop.is_set():
-                    return
                 sink = with_retries(timer, partial(self._open_sink, config))
             with closing(sink):
                 self._apply(config, sink, stop)

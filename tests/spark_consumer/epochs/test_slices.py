@@ -24,7 +24,7 @@ from schemas.wire.epoch import (
 )
 from spark_consumer.epochs.epoch_transactions import Transaction, epoch_part
 from spark_consumer.epochs.position import Position
-from spark_consumer.epochs.slices import LoggedEpoch, Slice, as_channel_sees, contiguous_after, cut
+from spark_consumer.epochs.slices import LoggedEpoch, Slice, as_channel_sees, contiguous_after, cut, growing
 from tests.support.epochs.records import epoch_record
 
 
@@ -52,6 +52,24 @@ def test_a_number_that_is_there_already_stops_the_channel(number: int) -> None:
     again = LoggedEpoch(epoch_record(number), 7)
     with pytest.raises(LogError, match=f"TR567: duplicate epoch {number} at offset 7"):
         contiguous_after(AT_TWO, [logged(3), again])
+
+
+@given(st.lists(st.tuples(st.integers(0, 60_000), st.booleans()), max_size=20))
+def test_growing_slices_keep_epochs_whole_and_in_order(shape: list[tuple[int, bool]]) -> None:
+    epochs = [logged(n, rows=rows, ddl=ddl) for n, (rows, ddl) in enumerate(shape)]
+    whole = list(cut(epochs, 100_000, 1 << 30))
+    pieces = growing(whole)
+    assert [one for piece in pieces for one in piece.epochs] == epochs
+    added = len(pieces) - len(whole)
+    assert pieces[added + 1 :] == whole[1:]
+    for number, piece in enumerate(pieces[: added + 1]):
+        assert len(piece.epochs) == 1 or piece.rows <= 20_000 << number
+
+
+def test_a_slice_of_copied_rows_is_not_divided() -> None:
+    one = epoch_record(0, rows=50_000)
+    copied = [LoggedEpoch(replace(one, epoch=n, copy=CopyStep("", "d", "t", ROWS)), n) for n in range(3)]
+    assert growing([Slice(tuple(copied))]) == [Slice(tuple(copied))]
 
 
 @given(st.lists(st.tuples(st.integers(0, 30), st.booleans()), max_size=20), st.integers(1, 40))

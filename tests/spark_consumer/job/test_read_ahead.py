@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any, cast
@@ -158,6 +158,17 @@ def test_sparks_turn_comes_before_what_was_read(runner: BatchRunner, sink: Notin
     assert sink.position.epoch == 1
 
 
+def test_slices_grow_while_nothing_is_being_written(
+    monkeypatch: pytest.MonkeyPatch, runner: BatchRunner, sink: NotingSink
+) -> None:
+    monkeypatch.setattr("spark_consumer.epochs.slices._FIRST_ROWS", 6000)
+    first, second = batch(*range(10), rows=3000), batch(*range(10, 20), rows=3000)
+    runner.apply(first, lambda: second)
+    assert [one for one in sink.asked if "apply" in one] == ["apply 0", "apply 2", "apply 6"]
+    runner.apply(second, nothing)
+    assert [one for one in sink.asked[7:] if "apply" in one] == ["apply 10", "apply 16"]
+
+
 @pytest.mark.parametrize(("rows", "is_shown"), [(200_000, True), (200_001, False)])
 def test_a_transaction_that_executors_share_is_not_shown_before_its_turn(
     monkeypatch: pytest.MonkeyPatch, rows: int, is_shown: bool
@@ -179,7 +190,7 @@ def test_a_transaction_that_executors_share_is_not_shown_before_its_turn(
     monkeypatch.setattr(direct, "tracked", lambda versions, records, topic: records)
     monkeypatch.setattr(TrackerOutput, "of", staticmethod(lambda found: found[0]))
     monkeypatch.setattr(direct, "resume_offset", lambda position, log: 0)
-    log: Any = SimpleNamespace(structures=lambda epoch: [], following=following)
+    log: Any = SimpleNamespace(structures=lambda epoch: [], following=following, connected=nullcontext)
     first, second = batches
     one = direct.DirectBatches(ConsumerConfig("b", "p", ServerUrl("h")), cast("BatchRunner", runner), log)
     one._follow()
