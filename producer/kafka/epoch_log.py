@@ -150,7 +150,7 @@ class EpochLog:
                     "batch.num.messages": 100_000,
                     "message.max.bytes": MAX_MESSAGE,
                     "queue.buffering.max.messages": 1_000_000,
-                    "queue.buffering.max.kbytes": 512 << 10,
+                    "queue.buffering.max.kbytes": 128 << 10,
                 },
                 logger=LIBRDKAFKA,
             )
