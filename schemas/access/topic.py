@@ -96,7 +96,8 @@ class CommittedTopic:
 
     def __enter__(self) -> CommittedTopic:
         self._refusal.forget()
-        self._consumer = (self._clients or Clients()).take(self._settings)
+        take = Consumer if self._clients is None else self._clients.take
+        self._consumer = take(self._settings)
         return self
 
     def __exit__(self, *_: object) -> None:

@@ -143,6 +143,9 @@ def test_a_silent_broker_is_asked_again_and_a_refusal_ends_it(monkeypatch: pytes
     with pytest.raises(OSError, match="timed out"):
         refusal.ends(silent.ask, 1.0, silent.poll)
     assert silent.asked == [FIRST_ATTEMPT, 1.0 - FIRST_ATTEMPT]
+    silent = _Broker(refusal)
+    assert refusal.ends(silent.ask, 10.0, silent.poll, first=0.25) == "there"
+    assert silent.asked == [0.25, 0.5, 1.0]
     said = "sasl_ssl://b:1/bootstrap: SASL authentication error: Invalid username (after 302ms in state AUTH_REQ)"
     strict = _Broker(refusal, _Error("_AUTHENTICATION", said))
     with pytest.raises(
