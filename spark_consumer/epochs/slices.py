@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from itertools import accumulate
+from itertools import accumulate, count
 
 from schemas.errors import LogError, Where
 from schemas.tables import QualifiedName
@@ -401,16 +401,21 @@ def growing(slices: Sequence[Slice]) -> list[Slice]:
     """
     if not slices or slices[0].is_copied or len(slices[0].epochs) == 1:
         return list(slices)
+    return [*divided(slices[0].epochs, (_FIRST_ROWS << number for number in count())), *slices[1:]]
+
+
+def divided(epochs: Iterable[LoggedEpoch], limits: Iterator[int]) -> list[Slice]:
+    """Divide epochs into slices, each with at most the next limit's rows; a larger epoch is one by itself."""
     found: list[Slice] = []
     taken: list[LoggedEpoch] = []
-    rows, most = 0, _FIRST_ROWS
-    for logged in slices[0].epochs:
+    rows, most = 0, next(limits)
+    for logged in epochs:
         if taken and rows + logged.record.rows > most:
             found.append(Slice(tuple(taken)))
-            taken, rows, most = [], 0, 2 * most
+            taken, rows, most = [], 0, next(limits)
         taken.append(logged)
         rows += logged.record.rows
-    return [*found, Slice(tuple(taken)), *slices[1:]]
+    return [*found, Slice(tuple(taken))] if taken else found
 
 
 def _bytes(before: EpochCommitted | None, epoch: EpochCommitted) -> int:

@@ -5,10 +5,11 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from itertools import repeat
 
 from schemas.errors import NOTHING_APPLIED, LogError
 from schemas.wire.epoch import DIGEST_MODULUS
-from spark_consumer.epochs.slices import LoggedEpoch, Slice
+from spark_consumer.epochs.slices import Slice, divided
 from spark_consumer.rows.results import Result, RowTally
 
 _RUN_ROWS = 50_000
@@ -66,15 +67,7 @@ class SliceRows(ABC):
 
 def runs_of(slice_: Slice) -> list[Slice]:
     """Divide a slice's epochs into runs of at most ``_RUN_ROWS`` rows; a larger epoch is one by itself."""
-    runs: list[list[LoggedEpoch]] = []
-    rows = 0
-    for logged in slice_.epochs:
-        if not runs or rows + logged.record.rows > _RUN_ROWS:
-            runs.append([])
-            rows = 0
-        runs[-1].append(logged)
-        rows += logged.record.rows
-    return [Slice(tuple(run)) for run in runs]
+    return divided(slice_.epochs, repeat(_RUN_ROWS))
 
 
 def verify(slice_: Slice, results: Iterable[Result]) -> None:

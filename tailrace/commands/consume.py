@@ -134,8 +134,6 @@ def _wait_for_log(settings: ConsumerConfig, spark: StartingSpark, stop: threadin
     from tailrace.service.systemd_notify import Watchdog, tell_status
     from tailrace.status.position import log_exists
 
-    # A new channel's tables take a while, and so does the producer's start.
-    make_tables(settings)
     logged = False
     begin = time.monotonic()
     watchdog = Watchdog(0.0)
@@ -157,6 +155,8 @@ def _wait_for_log(settings: ConsumerConfig, spark: StartingSpark, stop: threadin
             structlog.get_logger().info("waiting_for_producer", topic=settings.epochs_topic)
             tell_status("waiting for the producer's first epoch")
             logged = True
+            # A new channel's tables take a while, and so does the producer's start.
+            make_tables(settings)
         if time.monotonic() - begin > _PRODUCERS_START:
             spark()  # raises an error of its settings, too
         stop.wait(0.1)
