@@ -9,7 +9,7 @@ ARGS :=
 TEST_WORKERS := 4
 SHARED := -n $(TEST_WORKERS) --dist loadfile --no-loadscope-reorder
 
-.PHONY: help setup setup-sysbench setup-tests artifacts classes demo test checks unit servers one golden fmt bench lint types contracts docs lock
+.PHONY: help setup setup-sysbench setup-tests artifacts classes archive compiled demo test checks unit servers one golden fmt bench lint types contracts docs lock
 
 help: ## list the targets
 	@sed -n 's/^\([a-z]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 12
@@ -20,14 +20,18 @@ setup: ## build .venv from requirements.lock
 setup-sysbench:
 	@compose/setup sysbench
 
-setup-tests:
+setup-tests: setup
 	@compose/setup sysbench chromium promtool
 
 artifacts: setup ## fetch Kafka, MariaDB, MySQL and Spark's connector into .cache
 	@$(PYTHON) -m compose
 
-classes: setup
+classes: archive compiled
+
+archive: setup
 	@$(PYTHON) -m tailrace.artifacts.spark
+
+compiled: setup
 	@$(PYTHON) -m tailrace.artifacts.compiled
 
 demo: classes ## replicate a busy database, kill both processes on the way, compare
@@ -38,9 +42,9 @@ bench: setup-sysbench classes ## measure each part and the whole, beside two pee
 
 test: checks unit servers ## lint, types, import contracts, all tests
 
-# mypy uses one core; the servers' programs are fetched meanwhile.
+# Most of these use one core each, or wait for what they fetch; the longest begin first.
 checks: setup
-	@$(MAKE) --no-print-directory -j2 --output-sync lint types contracts artifacts classes
+	@$(MAKE) --no-print-directory -j3 --output-sync compiled types setup-tests lint contracts artifacts archive
 
 fmt: setup ## let ruff repair and format
 	$(PYTHON) -m ruff check --fix .

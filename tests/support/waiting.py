@@ -19,9 +19,12 @@ def wait_until(condition: Callable[[], T], what: str | Callable[[], object] = ""
         AssertionError: the condition was not true in time.
     """
     deadline = time.monotonic() + seconds
+    begin = time.monotonic()
     while not (found := condition()):
         if time.monotonic() > deadline:
             missing = what() if callable(what) else what
             raise AssertionError(f"not within {seconds:g} seconds: {missing or 'what the test waits for'}")
-        time.sleep(0.05)
+        # A look that takes long is one that the others, and what it waits for, have to wait for too.
+        time.sleep(max(0.05, 2 * (time.monotonic() - begin)))
+        begin = time.monotonic()
     return found

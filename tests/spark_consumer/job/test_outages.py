@@ -35,6 +35,7 @@ from tests.support.applying.apply_steps import apply_steps, open_applier, open_c
 from tests.support.epochs.fake_topic import FakeTopic, insert, integer, update
 from tests.support.epochs.producer_case import producer_case
 from tests.support.names import own_name
+from tests.support.processes.alive import children_of
 from tests.support.processes.fault_proxy import Cut, FaultProxy, fault_proxy
 from tests.support.waiting import wait_until
 
@@ -435,11 +436,6 @@ def test_the_consumer_outlives_what_it_needs(
         f" FROM tailrace.applied_epochs WHERE channel = '{name}'"
     )
     assert audited == [(105, 1, 0, topic.next_epoch - 1)]
-
-
-def children_of(pid: int) -> list[int]:
-    task = Path(f"/proc/{pid}/task")
-    return [int(child) for each in task.iterdir() for child in (each / "children").read_text().split()]
 
 
 @pytest.mark.parametrize("flavor", ["mysql"])

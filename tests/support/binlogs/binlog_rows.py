@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 import json
 from dataclasses import dataclass
-from functools import cached_property, lru_cache
+from functools import cached_property
 from typing import Any
 
 import fastavro
@@ -42,12 +42,15 @@ class Row:
 
     @cached_property
     def _record(self) -> Any:
-        return fastavro.schemaless_reader(io.BytesIO(self.value[10:]), _schema(self.structure), None)
+        fingerprint = self.value[2:10]
+        # By the fingerprint, since a structure's hash is one of all its columns.
+        if (schema := _schemas.get(fingerprint)) is None:
+            schema = fastavro.parse_schema(json.loads(row_schema(self.structure).text))
+            _schemas[fingerprint] = schema
+        return fastavro.schemaless_reader(io.BytesIO(self.value[10:]), schema, None)
 
 
-@lru_cache
-def _schema(structure: TableStructure) -> Any:
-    return fastavro.parse_schema(json.loads(row_schema(structure).text))
+_schemas: dict[bytes, Any] = {}
 
 
 def binlog_end(server: Database) -> tuple[str, int]:

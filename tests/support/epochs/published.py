@@ -43,6 +43,11 @@ class Published:
         return tables
 
 
+def read_epochs(bootstrap: str, prefix: str) -> list[EpochCommitted]:
+    """Read the records of the epochs, which a topic that does not exist has none of."""
+    return [EpochCommitted.decode(m.value()) for m in read_topic(bootstrap, f"{prefix}.epochs")]
+
+
 def read_published(bootstrap: str, prefix: str) -> Published:
     """Read the log; assert that epochs are contiguous, rows are in one range each, and counts and digests right."""
     records, row_messages = _settled(bootstrap, prefix)

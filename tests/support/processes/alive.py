@@ -1,36 +1,50 @@
-"""Finds the processes of a command that runs."""
+"""Finds the processes of a command that runs; cheap, since tests ask again and again while they wait."""
 
 from __future__ import annotations
 
+from contextlib import suppress
 from pathlib import Path
 
 
-def processes() -> dict[int, tuple[int, list[str]]]:
-    """Parent and command of each process that runs."""
-    found = {}
-    for entry in Path("/proc").glob("[0-9]*"):
-        try:
-            state, parent, *_ = (entry / "stat").read_text().rpartition(")")[2].split()
-            command = (entry / "cmdline").read_text().split("\0")
-        except OSError:
-            continue
-        if state not in "ZX":
-            found[int(entry.name)] = (int(parent), command)
-    return found
+def running(pid: int) -> bool:
+    """Whether a process runs; one that has ended and was not waited for does not."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text(errors="replace").rpartition(") ")[2][0] not in "ZX"
+    except OSError:
+        return False
 
 
-def children_of(pid: int) -> dict[str, int]:
-    """The supervisor's children by their command."""
+def children_of(pid: int) -> list[int]:
+    """The running processes that a process has started itself."""
+    found: list[int] = []
+    with suppress(OSError):
+        for task in Path(f"/proc/{pid}/task").iterdir():
+            found += map(int, (task / "children").read_text().split())
+    return [child for child in found if running(child)]
+
+
+def commands_of(pid: int) -> dict[str, int]:
+    """A supervisor's children by their command."""
     return {
         command[command.index("tailrace") + 1]: child
-        for child, (parent, command) in processes().items()
-        if parent == pid and "tailrace" in command
+        for child in children_of(pid)
+        if "tailrace" in (command := _command(child))
     }
 
 
 def all_of(pid: int) -> dict[int, str]:
-    """A process and all that come from it, as a service's are, with their commands."""
-    alive, found = processes(), {pid}
-    while more := {child for child, (parent, _) in alive.items() if parent in found} - found:
-        found |= more
-    return {one: " ".join(alive[one][1]) for one in found & alive.keys()}
+    """A process and all that come from it, as a service's are, with their command lines."""
+    found, rest = {}, [pid]
+    while rest:
+        one = rest.pop()
+        rest += children_of(one)
+        if command := " ".join(_command(one)):
+            found[one] = command
+    return found
+
+
+def _command(pid: int) -> list[str]:
+    try:
+        return Path(f"/proc/{pid}/cmdline").read_text(errors="replace").split("\0")
+    except OSError:
+        return [""]

@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from tests.support.names import forget_others
-from tests.support.processes.alive import all_of, children_of, processes
+from tests.support.processes.alive import all_of, commands_of, running
 from tests.support.processes.operator import DB, Operator
 from tests.support.waiting import wait_until
 
@@ -50,20 +50,20 @@ def test_a_first_replication_command_by_command(operator: Operator) -> None:
 def test_run_brings_back_what_was_killed_and_ends_with_0(operator: Operator) -> None:
     supervisor = operator.start("run")
     operator.insert(0, 100)
-    wait_until(lambda: len(children_of(supervisor.pid)) == 2)
+    wait_until(lambda: len(commands_of(supervisor.pid)) == 2)
     wait_until(operator.equal)
     for name in ("produce", "consume"):
-        victim = children_of(supervisor.pid)[name]
+        victim = commands_of(supervisor.pid)[name]
         os.kill(victim, signal.SIGKILL)
         wait_until(partial(_replaced, supervisor.pid, name, victim), f"another {name}")
         first = 1000 if name == "produce" else 2000
         operator.insert(first, first + 100)
     wait_until(operator.equal)
     command_lines = [
-        (Path("/proc") / str(p) / "cmdline").read_text() for p in children_of(supervisor.pid).values()
+        (Path("/proc") / str(p) / "cmdline").read_text() for p in commands_of(supervisor.pid).values()
     ]
     assert not any("password" in line or "tailrace:tailrace" in line for line in command_lines)
-    children = list(children_of(supervisor.pid).values())
+    children = list(commands_of(supervisor.pid).values())
     supervisor.send_signal(signal.SIGTERM)
     assert supervisor.wait(60) == 0
     assert not any((Path("/proc") / str(pid)).exists() for pid in children)
@@ -80,11 +80,11 @@ def _reached(moment: Callable[[str], bool], pid: int) -> bool:
 
 
 def _replaced(supervisor: int, name: str, victim: int) -> bool:
-    return children_of(supervisor).get(name, victim) != victim
+    return commands_of(supervisor).get(name, victim) != victim
 
 
 def _gone(pids: dict[int, str]) -> bool:
-    return not pids.keys() & processes().keys()
+    return not any(map(running, pids))
 
 
 def test_a_signal_to_every_process_of_a_service_ends_it_in_order(operator: Operator) -> None:
@@ -109,7 +109,7 @@ def test_a_signal_to_every_process_of_a_service_ends_it_in_order(operator: Opera
     supervisor = operator.start("run")
     wait_until(lambda: "spark_consumer.job.daemon" in " ".join(all_of(supervisor.pid).values()))
     everybody = all_of(supervisor.pid)
-    _signalled({supervisor.pid: "", children_of(supervisor.pid)["consume"]: ""}, signal.SIGKILL)
+    _signalled({supervisor.pid: "", commands_of(supervisor.pid)["consume"]: ""}, signal.SIGKILL)
     wait_until(partial(_gone, everybody))
 
 
@@ -121,8 +121,8 @@ def test_run_until_caught_up_ends_by_itself(operator: Operator) -> None:
 
 def test_children_do_not_outlive_a_killed_supervisor(operator: Operator) -> None:
     supervisor = operator.start("run")
-    wait_until(lambda: len(children_of(supervisor.pid)) == 2)
-    children = list(children_of(supervisor.pid).values())
+    wait_until(lambda: len(commands_of(supervisor.pid)) == 2)
+    children = list(commands_of(supervisor.pid).values())
     supervisor.kill()
     wait_until(lambda: not any((Path("/proc") / str(pid)).exists() for pid in children))
 
@@ -138,7 +138,7 @@ def test_an_error_of_one_child_stops_that_one_and_tells_at_the_end(operator: Ope
     wait_until(lambda: bool(_logged(operator, "child_stands")))
     [stands] = _logged(operator, "child_stands")
     assert (stands["child"], stands["code"], stands["others_go_on"]) == ("produce", "TR202", ["consume"])
-    assert list(children_of(supervisor.pid)) == ["consume"]
+    assert list(commands_of(supervisor.pid)) == ["consume"]
     supervisor.send_signal(signal.SIGTERM)
     assert supervisor.wait(60) == 1
     assert "changed" not in operator.log("run")
@@ -157,7 +157,7 @@ def test_run_waits_for_an_upstream_that_is_down_at_the_start(operator: Operator)
     operator.downstream.execute(f"INSERT INTO {DB}.t VALUES (77, 'in the way')")
     operator.insert(70, 80)
     wait_until(lambda: bool(_logged(operator, "child_stands")))
-    assert list(children_of(supervisor.pid)) == ["produce"]
+    assert list(commands_of(supervisor.pid)) == ["produce"]
     supervisor.send_signal(signal.SIGTERM)
     assert supervisor.wait(60) == 1
 
