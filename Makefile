@@ -9,7 +9,7 @@ ARGS :=
 TEST_WORKERS := 4
 SHARED := -n $(TEST_WORKERS) --dist loadfile --no-loadscope-reorder
 
-.PHONY: help setup setup-sysbench setup-tests artifacts classes archive compiled demo test checks unit servers one golden fmt bench lint types contracts docs lock
+.PHONY: help setup setup-sysbench setup-tests artifacts classes archive compiled collected demo test checks unit servers one golden fmt bench lint types contracts docs lock
 
 help: ## list the targets
 	@sed -n 's/^\([a-z]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 12
@@ -44,7 +44,11 @@ test: checks unit servers ## lint, types, import contracts, all tests
 
 # Most of these use one core each, or wait for what they fetch; the longest begin first.
 checks: setup
-	@$(MAKE) --no-print-directory -j3 --output-sync compiled types setup-tests lint contracts artifacts archive
+	@$(MAKE) --no-print-directory -j3 --output-sync compiled types setup-tests lint contracts collected artifacts archive
+
+# Otherwise each of the test workers compiles all test modules, at the same time as the others.
+collected: setup
+	@$(PYTHON) -m pytest -p no:xdist --collect-only -qq >/dev/null
 
 fmt: setup ## let ruff repair and format
 	$(PYTHON) -m ruff check --fix .

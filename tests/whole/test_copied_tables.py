@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from itertools import count
@@ -64,8 +65,10 @@ def _writing(case: Case) -> Iterator[None]:
                     with suppress(pymysql.err.MySQLError):
                         cursor.execute(_statement(chance))
                 connection.commit()
-                if number % 150 == 50 and number // 150 < len(_DDL):
-                    cursor.execute(_DDL[number // 150])
+                # As fast as it can, it would write more the longer a busy machine takes to read it.
+                time.sleep(0.005)
+                if number % 60 == 30 and number // 60 < len(_DDL):
+                    cursor.execute(_DDL[number // 60])
                 if stop.is_set():
                     break
 

@@ -75,7 +75,7 @@ class Channel:
             made = []
             for _ in range(size):
                 if self.rows and self.random.random() < 0.4:
-                    number = self.random.choice(list(self.rows))
+                    number = self.random.randrange(len(self.rows))
                     before = self.row(number)
                     self.rows[number] += 1
                     made.append(update(self.structure, before, self.row(number)))

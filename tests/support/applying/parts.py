@@ -119,7 +119,9 @@ class MemoryLog(SliceRows):
             is_half = end < len(split) and split[end].flags & KEY_CHANGE and split[end].op == "c"
             if end == len(split) or (end - begin >= (self.run_rows or len(split)) and not is_half):
                 taken, begin = placed[begin:end], end
-                offsets = {p: [offset for other, offset, _ in taken if other == p] for p, _, _ in taken}
+                offsets: dict[int, list[int]] = {}
+                for partition, offset, _ in taken:
+                    offsets.setdefault(partition, []).append(offset)
                 ranges = tuple(OffsetRange(p, min(offsets[p]), max(offsets[p]) + 1) for p in sorted(offsets))
                 runs.append(RowRun(len(taken), _digest(taken), ranges))
         return tuple(runs) if len(runs) > 1 else ()

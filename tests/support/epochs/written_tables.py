@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 
@@ -32,6 +33,9 @@ def fill(case: Case) -> None:
     )
 
 
+_PAUSE_S = 0.005
+
+
 @contextmanager
 def writing(case: Case, seed: int) -> Iterator[None]:
     """A client changes the tables at random inside the block."""
@@ -46,6 +50,8 @@ def writing(case: Case, seed: int) -> Iterator[None]:
                     with suppress(pymysql.err.MySQLError):
                         cursor.execute(_statement(chance))
                 connection.commit()
+                # Each test that reads this log again has more to do the more is written.
+                time.sleep(_PAUSE_S)
 
     thread = threading.Thread(target=write)
     thread.start()
