@@ -49,10 +49,12 @@ class Copier:
         self._channels, self._window = channels, CopyWindow([channel.name for channel in channels])
         self._stop = threading.Event()
         self._threads: list[threading.Thread] = []
+        self._copies: Copies | None = None
         self.error: BaseException | None = None
 
     def start(self, copies: Copies) -> None:
         """Begin to read."""
+        self._copies = copies
         self._threads = [
             threading.Thread(target=self._run, args=(copies,), name=f"copy-{number}", daemon=True)
             for number in range(self._settings.connections)
@@ -67,6 +69,8 @@ class Copier:
     def stop(self) -> None:
         """Stop reading. Returns when all connections are closed."""
         self._stop.set()
+        if self._copies is not None:
+            self._copies.wake()
         for thread in self._threads:
             thread.join()
         self._throttle.close()

@@ -272,13 +272,18 @@ class Copies:
     # -- for readers -----------------------------------------------------------------------------
 
     def next_work(self, seconds: float) -> Work | None:
-        """Something to read that nobody reads; None if there is nothing for so long."""
+        """Something to read that nobody reads; None if there is nothing for so long, or until ``wake``."""
         with self._lock:
             found = self._next_work()
             if found is None:
                 self._lock.wait(seconds)
                 found = self._next_work()
             return found
+
+    def wake(self) -> None:
+        """Let those that wait for work, for room or for an answer look again, because they are to stop."""
+        with self._lock:
+            self._lock.notify_all()
 
     def hand_in(self, answer: Answer, stop: threading.Event) -> None:
         """Let the publisher have what was read; waits for room."""

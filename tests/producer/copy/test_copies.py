@@ -631,3 +631,14 @@ def test_the_copier_asks_what_is_left_while_the_publisher_forgets_tables() -> No
         sys.setswitchinterval(interval)
         publisher.join()
     assert copies.tables == {}
+
+
+def test_who_waits_for_work_is_woken_where_it_is_to_stop() -> None:
+    copies = Copies({}, set(), Boundary(0, "", BinlogPosition(SERVER, 1, 4)))
+    found: list[Work | None] = []
+    reader = threading.Thread(target=lambda: found.append(copies.next_work(3600)), daemon=True)
+    reader.start()
+    while reader.is_alive():
+        copies.wake()
+        reader.join(0.01)
+    assert found == [None]
