@@ -238,7 +238,7 @@ def test_a_transaction_larger_than_memory_allows_for(case: Case) -> None:
     )
     process = case.process(crash_at="publish.before_commit")
     assert process.wait(60) == -signal.SIGKILL
-    assert case.epochs() == []
+    assert not any(epoch.rows for epoch in case.epochs())
     case.catch_up()
     published = case.published()
     [runs] = [[run.rows for run in epoch.runs] for epoch in published.epochs if epoch.rows >= 120_000]
