@@ -19,12 +19,12 @@ def wait_until(condition: Callable[[], T], what: str | Callable[[], object] = ""
         AssertionError: the condition was not true in time.
     """
     deadline = time.monotonic() + seconds
-    begin = time.monotonic()
-    while not (found := condition()):
+    while True:
+        begin = time.monotonic()
+        if found := condition():
+            return found
         if time.monotonic() > deadline:
             missing = what() if callable(what) else what
             raise AssertionError(f"not within {seconds:g} seconds: {missing or 'what the test waits for'}")
-        # A look that takes long is one that the others, and what it waits for, have to wait for too.
-        time.sleep(max(0.05, 2 * (time.monotonic() - begin)))
-        begin = time.monotonic()
-    return found
+        # While a look takes long, what it waits for may have to wait, too.
+        time.sleep(min(max(0.05, 2 * (time.monotonic() - begin)), 1.0))

@@ -119,7 +119,7 @@ def test_kills_lose_and_double_nothing(case: Case) -> None:
     assert len(published.epochs) > 5
     # Nothing left to do is nothing written.
     case.catch_up()
-    assert len(case.epochs()) == len(published.epochs)
+    assert len(case.published().epochs) == len(published.epochs)
 
 
 @pytest.mark.parametrize("flavor", ["mariadb"])
@@ -212,7 +212,7 @@ def test_a_stop_leaves_whole_transactions(case: Case) -> None:
         timer.start()
         producer(replace(case.config, epoch=replace(SMALL_EPOCHS, max_rows=1))).run(stop)
         timer.join()
-        rows = sum(epoch.rows for epoch in case.epochs())
+        rows = case.visible_rows()
         assert rows % 30_000 == 0
         sizes.add(rows)
     process = case.process()
@@ -238,7 +238,7 @@ def test_a_transaction_larger_than_memory_allows_for(case: Case) -> None:
     )
     process = case.process(crash_at="publish.before_commit")
     assert process.wait(60) == -signal.SIGKILL
-    assert not any(epoch.rows for epoch in case.epochs())
+    assert case.published().all_rows == []
     case.catch_up()
     published = case.published()
     [runs] = [[run.rows for run in epoch.runs] for epoch in published.epochs if epoch.rows >= 120_000]

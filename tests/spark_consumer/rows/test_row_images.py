@@ -219,7 +219,7 @@ def test_any_mixture_of_row_images_ends_equal(
     config = replace(config, consistency=consistency, routes=(Route(case.db, case.db, "s_*", "s"),))
     case.sql(*(f"CREATE TABLE {table} ({columns})" for table, columns in tables.items()), *_TRIGGERS)
     for seed in range(3):
-        _change(case, seed, 45, list(tables))
+        _change(case, seed, 60, list(tables))
         case.catch_up()
         consume(
             replace(config, max_batch_rows=1 + 40 * seed, worker_count=(1, 4, 1)[seed], compact=seed != 2)

@@ -19,9 +19,8 @@ from producer.run import ProducerConfig
 from producer.settings import RelaySettings
 from relay_store.purge.purge import PurgeRules
 from schemas.access.server_url import ServerUrl
-from schemas.wire.epoch import EpochCommitted
 from tailrace.assemble.producer import producer
-from tests.support.epochs.published import Published, read_epochs, read_published
+from tests.support.epochs.published import Published, count_rows, read_published
 from tests.support.paths import PROGRAMS
 
 SMALL_EPOCHS = EpochLimits(max_rows=500, max_bytes=1 << 20, max_delay=0.05)
@@ -53,9 +52,9 @@ class Case:
         """Return the log as a consumer reads it."""
         return read_published(self.config.bootstrap_servers, self.config.prefix)
 
-    def epochs(self) -> list[EpochCommitted]:
-        """Return the epochs of the log, without a look at their rows."""
-        return read_epochs(self.config.bootstrap_servers, self.config.prefix)
+    def visible_rows(self) -> int:
+        """Return how many rows a consumer may read, which are those of the log's epochs."""
+        return count_rows(self.config.bootstrap_servers, self.config.prefix)
 
     def process(self, crash_at: str = "", program: Path = _PROGRAM, **changes: Any) -> subprocess.Popen[str]:
         """Start the producer as a process."""

@@ -33,9 +33,6 @@ def fill(case: Case) -> None:
     )
 
 
-_PAUSE_S = 0.005
-
-
 @contextmanager
 def writing(case: Case, seed: int) -> Iterator[None]:
     """A client changes the tables at random inside the block."""
@@ -51,7 +48,7 @@ def writing(case: Case, seed: int) -> Iterator[None]:
                         cursor.execute(_statement(chance))
                 connection.commit()
                 # Each test that reads this log again has more to do the more is written.
-                time.sleep(_PAUSE_S)
+                time.sleep(0.005)
 
     thread = threading.Thread(target=write)
     thread.start()

@@ -5,13 +5,7 @@ from __future__ import annotations
 from contextlib import suppress
 from pathlib import Path
 
-
-def running(pid: int) -> bool:
-    """Whether a process runs; one that has ended and was not waited for does not."""
-    try:
-        return Path(f"/proc/{pid}/stat").read_text(errors="replace").rpartition(") ")[2][0] not in "ZX"
-    except OSError:
-        return False
+from compose.processes import ProcessId
 
 
 def children_of(pid: int) -> list[int]:
@@ -20,7 +14,7 @@ def children_of(pid: int) -> list[int]:
     with suppress(OSError):
         for task in Path(f"/proc/{pid}/task").iterdir():
             found += map(int, (task / "children").read_text().split())
-    return [child for child in found if running(child)]
+    return [child for child in found if ProcessId.of(child)]
 
 
 def commands_of(pid: int) -> dict[str, int]:

@@ -15,8 +15,9 @@ from typing import Any
 
 import pytest
 
+from compose.processes import ProcessId
 from tests.support.names import forget_others
-from tests.support.processes.alive import all_of, commands_of, running
+from tests.support.processes.alive import all_of, commands_of
 from tests.support.processes.operator import DB, Operator
 from tests.support.waiting import wait_until
 
@@ -84,7 +85,7 @@ def _replaced(supervisor: int, name: str, victim: int) -> bool:
 
 
 def _gone(pids: dict[int, str]) -> bool:
-    return not any(map(running, pids))
+    return not any(map(ProcessId.of, pids))
 
 
 def test_a_signal_to_every_process_of_a_service_ends_it_in_order(operator: Operator) -> None:

@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 import structlog
 
+from compose.processes import ProcessId
 from schemas.errors import LogError
 from tailrace.service.report import another_start_helps
 from tailrace.service.supervisor import RunningChild, Supervisor, pause_before_restart, start_child
@@ -160,13 +161,6 @@ def test_a_child_dies_with_its_parent(tmp_path: Path) -> None:
         child = int(pid_file.read_text())
         parent.kill()
         parent.wait()
-        wait_until(lambda: not _lives(child), "the child ends")
+        wait_until(lambda: ProcessId.of(child) is None, "the child ends")
     finally:
         parent.kill()
-
-
-def _lives(pid: int) -> bool:
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] not in "ZX"
-    except OSError:
-        return False
