@@ -115,7 +115,7 @@ class Queries:
 
     Args:
         spark: returns the session, or None while Spark starts. Raises TailraceError.
-        use_executors: has the rows of slices read on executors from then on.
+        use_executors: has executors read the rows of slices, and write large parts, from then on.
         log: a reader for the run's own thread.
         direct: makes what applies epochs in this process.
     """

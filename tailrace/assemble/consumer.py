@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from schemas.compiled.code import CompiledCode
 from schemas.sql import changed, parameters
-from spark_consumer.apply.workers.spark_pool import workers
+from spark_consumer.apply.workers.spark_pool import Workers
 from spark_consumer.epochs.epoch_transactions import TransactionReader
 from spark_consumer.epochs.fetch import TopicReader
 from spark_consumer.epochs.log_reader import LogReader
@@ -48,11 +48,11 @@ def consumer(
         counters: updated during the run.
         check: called before the channel is taken over. Raises TailraceError if it must not be.
     """
-    log, counters = LogReader(config), counters or Counters()
+    log, counters, workers = LogReader(config), counters or Counters(), Workers()
 
     def open_checked(config: ConsumerConfig) -> Sink[Any]:
         check()
-        return open_sink(config, log, workers(spark, direct=config.applies_directly))
+        return open_sink(config, log, workers)
 
     def queries(
         config: ConsumerConfig, sink: Sink[Any], condition: StopCondition, stop: threading.Event
@@ -69,6 +69,7 @@ def consumer(
             from spark_consumer.rows.executors import on_executors
 
             tasks.use(on_executors(session))
+            workers.use(session)
 
         runner = BatchRunner(config, sink, log, TransactionReader(config, log), condition, stop, counters)
         owner = CheckpointOwner(config.channel, config.prefix, position.ledger_uuid)

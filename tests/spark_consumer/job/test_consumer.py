@@ -23,6 +23,7 @@ from schemas.structure import TableStructure
 from schemas.wire.epoch import TableChanged
 from schemas.wire.log_records import OTHER_VERSION
 from schemas.wire.rows import LEAST_PART, PART
+from spark_consumer.apply.workers import spark_pool
 from spark_consumer.job.progress import Counters
 from spark_consumer.rules.config import ConsumerConfig
 from spark_consumer.rules.event_filter import EventRule
@@ -453,8 +454,15 @@ def test_two_channels_of_one_topic_with_rules_of_their_own(
 
 @pytest.mark.parametrize("flavor", ["mysql"])
 def test_a_python_worker_killed_in_its_transaction_is_replaced_and_nothing_happens_twice(
-    topic: FakeTopic, consume: Callable[..., Counters], downstream: Database, name: str
+    topic: FakeTopic,
+    consume: Callable[..., Counters],
+    downstream: Database,
+    name: str,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    # As if there were cores for executors, and many statements.
+    monkeypatch.setattr("os.sched_getaffinity", lambda pid: set(range(4)))
+    monkeypatch.setattr(spark_pool, "_FEW_STATEMENTS", 0)
     t = made(topic, name)
     topic.epoch(*(insert(t, row(number, number, f"s{number}")) for number in range(300)))
     consume(consistency="worker", worker_count=3, direct=False)
