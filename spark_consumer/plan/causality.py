@@ -43,6 +43,8 @@ _INTEGERS = frozenset({"tinyint", "smallint", "mediumint", "int", "bigint"})
 _BYTES = frozenset({"varbinary", "tinyblob", "blob", "mediumblob", "longblob"})
 _SIGNED = frozenset({"decimal", "float", "double"})
 _CASCADING = ("", "")
+# Two values of these are equal downstream exactly if the log's keys are the same bytes.
+_SAME_BYTES = frozenset({Normalization.EXACT, Normalization.BYTES})
 
 
 @dataclass
@@ -117,8 +119,22 @@ class _Builder:
             elif self._groups.find(name) in whole:
                 made.append(TableCausality(whole=whole.index(self._groups.find(name))))
             else:
-                made.append(TableCausality(tuple(self._keys[id(table)])))
+                made.append(TableCausality(tuple(self._keys[id(table)]), by_key=self._by_key(table)))
         return Causality(tuple(made), tuple(self._parts))
+
+    def _by_key(self, table: TablePlan) -> bool:
+        """Whether rows of a downstream table conflict only if they have the same key in the log."""
+        name = _lower(table.target_name)
+        same = [one for one in self._used if _lower(one.target_name) == name]
+        # The first key is the upstream's; another unique key, or a foreign key, would be one more.
+        keys = [self._keys[id(one)] for one in same]
+        return all(
+            one.name == table.name and one.mode is ApplyMode.COMPACT and not (one.safe or one.history)
+            for one in same
+        ) and all(
+            len(its) == 1 and all(p.normalization in _SAME_BYTES and p.length is None for p in its[0].parts)
+            for its in keys
+        )
 
     def _close(self) -> None:
         """Make tables one group that are connected with a table whose rows are one group."""

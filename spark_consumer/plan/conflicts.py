@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Collection
+from dataclasses import dataclass, replace
 from enum import Enum
 
 from schemas.tables import QualifiedName
@@ -66,10 +67,12 @@ class TableCausality:
 
     Attributes:
         whole: the group of all its rows; None if the rows are compared by ``keys``.
+        by_key: whether only rows with the same key in the log conflict, unless an UPDATE changes a key.
     """
 
     keys: tuple[ConflictKey, ...] = ()
     whole: int | None = None
+    by_key: bool = False
 
 
 @dataclass(frozen=True)
@@ -85,3 +88,11 @@ class Causality:
     tables: tuple[TableCausality, ...]
     spaces: tuple[tuple[ConflictColumn, ...], ...] = ()
     updated: frozenset[QualifiedName] = frozenset()
+
+    def compared(self, numbers: Collection[int]) -> Causality:
+        """Return it with the rows of these tables, by their numbers, compared by all that may conflict."""
+        tables = (
+            replace(table, by_key=table.by_key and number not in numbers)
+            for number, table in enumerate(self.tables)
+        )
+        return replace(self, tables=tuple(tables))

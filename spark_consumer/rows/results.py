@@ -5,7 +5,7 @@ There may be one for each row, so they are named tuples: a dataclass costs three
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 
@@ -168,6 +168,19 @@ class ChangeToShare(NamedTuple):
         return len(self.change.match or b"") + len(self.change.values or b"")
 
 
+class Share(NamedTuple):
+    """Rows of tables whose rows conflict only with those of the same key; the statements after it are theirs.
+
+    Attributes:
+        offsets: the offsets of all their changes in the partition.
+        updates: for each table that has some the number of UPDATEs, without those that change the key.
+    """
+
+    partition: int
+    offsets: Sequence[int]
+    updates: Mapping[int, int]
+
+
 class ArrowRows(NamedTuple):
     """Rows of one table as an Arrow stream, for change files."""
 
@@ -200,6 +213,7 @@ Result = (
     | TracedRow
     | RowToShare
     | ChangeToShare
+    | Share
     | ArrowRows
     | TaskFailure
 )

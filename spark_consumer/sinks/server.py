@@ -69,6 +69,7 @@ class ServerSink:
         self._rows = rows
         self._planner = Planner(config)
         self._structures: Mapping[str, TableStructure] = {}
+        self._moving: set[QualifiedName] = set()
         self._decided_epochs = {event.epoch for event in applier.directives if event.seq != DDL}
 
     @property
@@ -115,7 +116,8 @@ class ServerSink:
         if plan.copied:
             return PreparedCopy(slice_, plan, self._rows)
         if plan.causality is not None and len(slice_.runs) <= _MOST_RUNS_OF_PARTS:
-            return read_parts(self._rows, slice_, plan, self._config.workers, self._config.target)
+            config = self._config
+            return read_parts(self._rows, slice_, plan, config.workers, config.target, self._moving)
         if slice_.runs and all(table.transactional for table in plan.tables):
             return PreparedRuns(slice_, plan, lambda run: self._read_rows(run, plan))
         return self._read_rows(slice_, plan)

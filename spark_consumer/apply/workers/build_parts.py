@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import heapq
 import uuid
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections import Counter
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, field, replace
 from functools import partial
+from itertools import chain
 
 from schemas.access.server_url import ServerUrl
+from schemas.tables import QualifiedName
+from schemas.wire.rows import schema_name
 from spark_consumer.apply.prepared import (
     PreparedParts,
     PreparedRows,
@@ -17,9 +21,10 @@ from spark_consumer.apply.prepared import (
     Writes,
     ordered_rows,
     row_counts_of,
+    sort_results,
 )
 from spark_consumer.apply.workers.bitmap import packed
-from spark_consumer.apply.workers.conflict_keys import REFERS
+from spark_consumer.apply.workers.conflict_keys import REFERS, RENDERED, conflict_key
 from spark_consumer.apply.workers.read_conflicts import with_conflict_keys
 from spark_consumer.apply.workers.weights import Weigh, replace_by_weights, weights_from
 from spark_consumer.epochs.slices import Slice
@@ -29,28 +34,106 @@ from spark_consumer.plan.plan import SlicePlan, TablePlan
 from spark_consumer.plan.statements import Statement
 from spark_consumer.rows.ordered import OrderedRow, statements
 from spark_consumer.rows.render import TableRenderer
-from spark_consumer.rows.results import ChangeToShare, Result, RowToShare
+from spark_consumer.rows.results import (
+    ChangeToShare,
+    Deletes,
+    InsertedRows,
+    Inserts,
+    Result,
+    RowToShare,
+    Share,
+    Updates,
+)
 from spark_consumer.rows.slice_rows import SliceRows, verify
 
 # The cost of a row in addition to its bytes.
 _ROW_SIZE = 100
+
+
+@dataclass
+class _RenderedShare:
+    """Rows that one worker writes, and their statements."""
+
+    number: int
+    partition: int
+    offsets: Sequence[int]
+    results: list[Deletes | Updates | Inserts | InsertedRows] = field(default_factory=list)
+
+    @property
+    def conflict_keys(self) -> tuple[bytes]:
+        return (conflict_key(RENDERED, 0, b"%d" % self.number),)
+
+    @property
+    def rows(self) -> int:
+        return sum(len(one.places) if isinstance(one, InsertedRows) else one.rows for one in self.results)
+
+    @property
+    def size(self) -> int:
+        """The number of bytes to write."""
+        size = self.rows * _ROW_SIZE
+        for one in self.results:
+            if isinstance(one, InsertedRows):
+                size += sum(map(len, one.values))
+            else:
+                size += len(one.sql if isinstance(one, Deletes) else one.values or one.sql)
+        return size
+
+
 #: what is to be shared
-_Row = RowToShare | ChangeToShare
+_Row = RowToShare | ChangeToShare | _RenderedShare
 
 
 def read_parts(
-    rows: SliceRows, slice_: Slice, plan: SlicePlan, workers: int, target: ServerUrl
+    rows: SliceRows,
+    slice_: Slice,
+    plan: SlicePlan,
+    workers: int,
+    target: ServerUrl,
+    moving: set[QualifiedName],
 ) -> PreparedParts | PreparedRows:
     """Read, render, verify and share a slice whose plan says how its rows conflict.
 
     Args:
         target: says which texts are equal where only the server knows.
+        moving: upstream tables whose keys UPDATEs change, whose rows are compared; others are added.
 
     Raises:
         TailraceError: its rows cannot be read, or these are not all of them.
     """
-    results = rows.results(slice_, partial(with_conflict_keys, plan), with_offsets=True)
-    return build_parts(slice_, plan, results, workers, partial(weights_from, target))
+    # With fewer partitions than workers each is shared by several.
+    shares = -(-workers // len(slice_.ranges)) if slice_.ranges else 1
+    while True:
+        plan = _comparing(plan, moving)
+        results = rows.results(slice_, partial(with_conflict_keys, plan, shares=shares), with_offsets=True)
+        if not (others := _changing_keys(slice_, plan, results)):
+            return build_parts(slice_, plan, results, workers, partial(weights_from, target))
+        moving |= others
+
+
+def _comparing(plan: SlicePlan, moving: Collection[QualifiedName]) -> SlicePlan:
+    assert plan.causality is not None
+    numbers = [number for number, table in enumerate(plan.tables) if _upstream(table) in moving]
+    return replace(plan, causality=plan.causality.compared(numbers))
+
+
+def _changing_keys(slice_: Slice, plan: SlicePlan, results: Sequence[Result]) -> set[QualifiedName]:
+    """Return the tables in shares of which an UPDATE has changed a key: its halves are no UPDATEs in their rows."""
+    assert plan.causality is not None
+    logged, found = Counter[str](), Counter[int]()
+    for table in slice_.touched:
+        logged[table.fingerprint] += table.updates
+    for one in results:
+        if isinstance(one, Share):
+            found.update(one.updates)
+    return {
+        _upstream(table)
+        for number, (table, its) in enumerate(zip(plan.tables, plan.causality.tables, strict=True))
+        if its.by_key and found[number] != logged[schema_name(table.header).hex()]
+    }
+
+
+def _upstream(table: TablePlan) -> QualifiedName:
+    return table.structure.db, table.structure.table
 
 
 def build_parts(
@@ -66,14 +149,17 @@ def build_parts(
     verify(slice_, results)
     causality = plan.causality
     assert causality is not None
-    rows = [one for one in results if isinstance(one, RowToShare | ChangeToShare)]
+    rendered = _rendered_shares(results)
+    rows: list[_Row] = [one for one in results if isinstance(one, RowToShare | ChangeToShare)]
+    rows += rendered
     conflict_keys = _resolved(rows, causality, weigh)
     shares = assign_to_workers(conflict_keys, [_ROW_SIZE + row.size for row in rows], workers)
     given = [[rows[row] for row in numbers] for numbers in shares.parts]
-    parts = tuple(_part(number, plan, its) for number, its in enumerate(given, 1))
+    parts = tuple(_part(number, slice_, plan, its) for number, its in enumerate(given, 1))
     in_order = _in_order(plan, rows)
     row_counts = row_counts_of(slice_, plan, results, in_order, [part.writes for part in parts])
-    row_counts += RowCounts(causality_groups=shares.groups, conflicts=shares.conflicts)
+    groups = shares.groups + sum(share.rows - 1 for share in rendered)
+    row_counts += RowCounts(causality_groups=groups, conflicts=shares.conflicts)
     if len(parts) < 2:
         return PreparedRows(slice_, parts[0].writes if parts else Writes(), row_counts)
     row_counts += RowCounts(parts=len(parts))
@@ -87,18 +173,32 @@ def _resolved(rows: Sequence[_Row], causality: Causality, weigh: Weigh) -> list[
     return [[other.get(claim, claim) for claim in row.conflict_keys] for row in rows]
 
 
+def _rendered_shares(results: Sequence[Result]) -> list[_RenderedShare]:
+    """Return the shares in which something is written."""
+    found: list[_RenderedShare] = []
+    for one in results:
+        if isinstance(one, Share):
+            found.append(_RenderedShare(len(found), one.partition, one.offsets))
+        elif isinstance(one, Deletes | Updates | Inserts | InsertedRows):
+            found[-1].results.append(one)
+    return [share for share in found if share.results]
+
+
 def _in_order(plan: SlicePlan, rows: Sequence[_Row]) -> list[OrderedRow]:
     return ordered_rows(plan, (row.change for row in rows if isinstance(row, ChangeToShare)))
 
 
-def _part(number: int, plan: SlicePlan, rows: Sequence[_Row]) -> WorkerPart:
+def _part(number: int, slice_: Slice, plan: SlicePlan, rows: Sequence[_Row]) -> WorkerPart:
     """What one worker writes."""
     deletes, updates, inserts = _merged(plan, rows)
     ordered = tuple(statements(_in_order(plan, rows), plan.limits))
+    shares = (row.results for row in rows if isinstance(row, _RenderedShare))
+    made = sort_results(slice_, plan, list(chain.from_iterable(shares))).writes
+    writes = Writes((*deletes, *made.deletes), (*updates, *made.updates), (*inserts, *made.inserts), ordered)
     places: dict[int, list[int]] = {}
     for row in rows:
         places.setdefault(row.partition, []).extend(row.offsets)
-    return WorkerPart(number, Writes(deletes, updates, inserts, ordered), packed(places))
+    return WorkerPart(number, writes, packed(places))
 
 
 def _merged(
@@ -186,13 +286,13 @@ def _roots(conflict_keys: Sequence[Sequence[bytes]]) -> list[int]:
     owners: dict[bytes, int] = {}
     children: list[tuple[int, bytes]] = []
     for row, its in enumerate(conflict_keys):
-        for conflict_key in its:
-            if conflict_key[2] & REFERS:
-                children.append((row, conflict_key))
-            elif (owner := owners.setdefault(conflict_key, row)) != row:
+        for claim in its:
+            if claim[2] & REFERS:
+                children.append((row, claim))
+            elif (owner := owners.setdefault(claim, row)) != row:
                 unite(owner, row)
-    for row, conflict_key in children:
-        parent = owners.get(conflict_key[:2] + bytes((conflict_key[2] & ~REFERS,)) + conflict_key[3:])
+    for row, claim in children:
+        parent = owners.get(claim[:2] + bytes((claim[2] & ~REFERS,)) + claim[3:])
         if parent is not None:
             unite(parent, row)
     return [find(row) for row in range(len(conflict_keys))]

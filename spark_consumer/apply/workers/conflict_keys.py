@@ -16,8 +16,8 @@ from schemas.varint import encode_bytes, read_bytes
 from spark_consumer.plan.conflicts import ConflictColumn, ConflictKey, Normalization, TableCausality
 
 REFERS, ASKS = 1, 2
-#: the space of groups of whole tables, and of the two halves of a key-changing UPDATE
-WHOLE, HALVES = 0xFFFE, 0xFFFF
+#: the space of shares of rows, of groups of whole tables, and of the two halves of a key-changing UPDATE
+RENDERED, WHOLE, HALVES = 0xFFFD, 0xFFFE, 0xFFFF
 KNOWN, LITERAL = b"=", b"?"
 _NULL = b"NULL"
 _PRINTABLE = re.compile(rb"[ -~]*")

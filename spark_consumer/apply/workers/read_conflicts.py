@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from itertools import compress
+
+from zlib_ng.zlib_ng import crc32
 
 from schemas.tables import QualifiedName
 from schemas.wire.avro_schema import KEY_CHANGE, OP_AT
@@ -15,11 +19,11 @@ from spark_consumer.apply.workers.conflict_keys import (
     key_change_key,
     whole_table_key,
 )
-from spark_consumer.plan.conflicts import TableCausality
+from spark_consumer.plan.conflicts import Causality, TableCausality
 from spark_consumer.plan.plan import ApplyMode, SlicePlan
 from spark_consumer.rows.compact import compact
 from spark_consumer.rows.render import TableRenderer, all_widened, not_written, render, tables_of, tally
-from spark_consumer.rows.results import ChangeToShare, OrderedChange, Result, RowTally, RowToShare
+from spark_consumer.rows.results import ChangeToShare, OrderedChange, Result, RowTally, RowToShare, Share
 from spark_consumer.rows.slice_rows import RangeRows
 
 _HAS_BEFORE, _UPDATE, _DELETE = b"ud", ord("u"), ord("d")
@@ -28,12 +32,10 @@ _HAS_BEFORE, _UPDATE, _DELETE = b"ud", ord("u"), ord("d")
 def unapplied_rows(plan: SlicePlan, applied: Sequence[Bits], rows: RangeRows) -> Iterator[Result]:
     """Yield the results for the rows of one partition that no worker has applied; all rows are counted."""
     yield tally(rows.values)
-    missing = missing_rows(rows.partition, rows.offsets, applied)
-    keys, values = list(compress(rows.keys, missing)), list(compress(rows.values, missing))
+    left = _chosen(rows, missing_rows(rows.partition, rows.offsets, applied))
     if plan.compacted:
-        some = _that_stay(plan, keys, values)
-        keys, values = list(compress(keys, some)), list(compress(values, some))
-    yield from (one for one in render(plan, RangeRows(keys, values)) if not isinstance(one, RowTally))
+        left = _chosen(left, _that_stay(plan, left.keys, left.values))
+    yield from (one for one in render(plan, left) if not isinstance(one, RowTally))
 
 
 def _that_stay(plan: SlicePlan, keys: Sequence[bytes], values: Sequence[bytes]) -> list[bool]:
@@ -46,49 +48,76 @@ def _that_stay(plan: SlicePlan, keys: Sequence[bytes], values: Sequence[bytes]) 
     ]
 
 
-def with_conflict_keys(plan: SlicePlan, rows: RangeRows) -> Iterator[Result]:
-    """Yield the results for one partition's rows, for several workers."""
-    keys, offsets, partition = rows.keys, rows.offsets, rows.partition
+def with_conflict_keys(plan: SlicePlan, rows: RangeRows, *, shares: int = 1) -> Iterator[Result]:
+    """Yield the results for one partition's rows, for several workers.
+
+    Rows that conflict only with those of their own key are rendered in this number of shares.
+    """
     yield tally(rows.values)
-    values = all_widened(plan, rows.values)
-    tables = tables_of(plan)
     assert plan.causality is not None
+    both = zip(plan.tables, plan.causality.tables, strict=True)
+    by_key = {table.header for table, causality in both if causality.by_key}
+    values = all_widened(plan, rows.values)
+    in_shares = [value[:HEADER_SIZE] in by_key for value in values]
+    if any(in_shares):
+        yield from _shares(plan, rows if all(in_shares) else _chosen(rows, in_shares), shares)
+    if not all(in_shares):
+        wide = replace(rows, values=values)
+        yield from _compared(plan, plan.causality, _chosen(wide, [not one for one in in_shares]))
+
+
+def _shares(plan: SlicePlan, rows: RangeRows, shares: int) -> Iterator[Result]:
+    """Yield each share, and then its results."""
+    numbers = {table.header: number for number, table in enumerate(plan.tables)}
+    of_share = [(crc32(key) >> 16) % shares for key in rows.keys] if shares > 1 else []
+    for share in range(shares):
+        its = _chosen(rows, [one == share for one in of_share]) if of_share else rows
+        if its.keys:
+            values = all_widened(plan, its.values)
+            updates = Counter(value[:HEADER_SIZE] for value in values if value[OP_AT] == _UPDATE)
+            yield Share(its.partition, its.offsets, {numbers[header]: n for header, n in updates.items()})
+            yield from (one for one in render(plan, its) if not isinstance(one, RowTally))
+
+
+def _chosen(rows: RangeRows, which: Sequence[bool]) -> RangeRows:
+    """Return some of the rows."""
+    keys, values = list(compress(rows.keys, which)), list(compress(rows.values, which))
+    return replace(rows, keys=keys, values=values, offsets=list(compress(rows.offsets, which)))
+
+
+def _compared(plan: SlicePlan, causality: Causality, rows: RangeRows) -> Iterator[Result]:
+    """Yield each row or change with its conflict keys."""
+    tables = tables_of(plan)
     builders = {
-        header: _TableResultBuilder(table, causality, plan.causality.updated)
-        for (header, table), causality in zip(tables.items(), plan.causality.tables, strict=True)
+        header: _TableResultBuilder(table, its, causality.updated)
+        for (header, table), its in zip(tables.items(), causality.tables, strict=True)
         if table.plan.mode is not ApplyMode.SKIP
     }
-    compacted = [tables[value[:HEADER_SIZE]].plan.mode is ApplyMode.COMPACT for value in values]
-    others = [not one for one in compacted]
-    for key, value, offset in compress(zip(keys, values, offsets, strict=True), others):
+    compacted = [tables[value[:HEADER_SIZE]].plan.mode is ApplyMode.COMPACT for value in rows.values]
+    in_order = _chosen(rows, [not one for one in compacted])
+    for key, value, offset in zip(in_order.keys, in_order.values, in_order.offsets, strict=True):
         header = value[:HEADER_SIZE]
         tables[header].check(key, value)
         if (change := tables[header].in_order(key, value)) is not None:
-            yield builders[header].of_change(change, value, partition, offset)
-    keys, values = list(compress(keys, compacted)), list(compress(values, compacted))
-    yield from _compacted(tables, builders, partition, keys, values, list(compress(offsets, compacted)))
+            yield builders[header].of_change(change, value, rows.partition, offset)
+    yield from _compacted(tables, builders, _chosen(rows, compacted))
 
 
 def _compacted(
-    tables: dict[bytes, TableRenderer],
-    builders: dict[bytes, _TableResultBuilder],
-    partition: int,
-    keys: Sequence[bytes],
-    values: Sequence[bytes],
-    offsets: Sequence[int],
+    tables: dict[bytes, TableRenderer], builders: dict[bytes, _TableResultBuilder], rows: RangeRows
 ) -> Iterator[Result]:
-    net = compact(keys, values, _safe_headers(tables))
+    net = compact(rows.keys, rows.values, _safe_headers(tables))
     yield not_written(net, tables)
     gone, written = dict(net.gone), dict(net.written)
     changes: dict[bytes, tuple[list[int], list[bytes]]] = {}
-    for key, value, offset in zip(keys, values, offsets, strict=True):
+    for key, value, offset in zip(rows.keys, rows.values, rows.offsets, strict=True):
         its = changes.setdefault(key, ([], []))
         its[0].append(offset)
         its[1].append(value)
     for key in gone | written:
         before, after = gone.get(key), written.get(key)
         header = (after or before or b"")[:HEADER_SIZE]
-        yield builders[header].of_row(key, before, after, partition, *changes[key])
+        yield builders[header].of_row(key, before, after, rows.partition, *changes[key])
 
 
 def _safe_headers(tables: dict[bytes, TableRenderer]) -> frozenset[bytes]:

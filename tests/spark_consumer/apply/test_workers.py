@@ -20,7 +20,7 @@ from spark_consumer.rules.config import ConsumerConfig
 from tests.support.applying.model import Model
 from tests.support.applying.model_steps import assert_audited, assert_equal, create_tables, decide, refusal
 from tests.support.applying.parts import MemoryLog, apply_in_child, apply_log
-from tests.support.epochs.fake_topic import delete, insert, integer, text
+from tests.support.epochs.fake_topic import delete, insert, integer, text, update
 from tests.support.names import own_name
 
 pytestmark = pytest.mark.servers
@@ -185,6 +185,31 @@ def test_a_lost_worker_is_replaced_while_it_may_still_be_at_work(
     )
     assert workers == [(number, 1, 10) for number in range(1, 5)]
     assert_audited(downstream, db, 1)
+
+
+@pytest.mark.parametrize("workers", [2, 3, 7])
+def test_rows_without_other_unique_values_are_shared_by_their_keys(
+    downstream: Database, db: str, config: ConsumerConfig, workers: int
+) -> None:
+    """Whatever the number of partitions; a crash between the parts leaves the rest to the next start."""
+    log, structure = MemoryLog(), Model(db, Random(1)).structure("plain")
+    now = replace(config, worker_count=workers, max_batch_rows=1000)
+    log.add(*(insert(structure, {"id": n, "n": n, "s": "a"}) for n in range(90)))
+    [made] = apply_log(now, log)
+    assert (made.parts, made.causality_groups, made.conflicts) == (workers, 90, 0)
+    log.add(
+        *(update(structure, {"id": n, "n": n, "s": "a"}, {"id": n, "n": -n, "s": "b"}) for n in range(60))
+    )
+    log.add(*(delete(structure, {"id": n, "n": n, "s": "a"}) for n in range(60, 90)))
+    assert apply_in_child(now, log, "worker.after_commit") == signal.SIGKILL
+    [(ahead,)] = downstream.execute(
+        f"SELECT COUNT(*) FROM tailrace.worker_info WHERE Channel_name = '{db}' AND ahead = 1"
+    )
+    assert ahead >= 1
+    apply_log(replace(now, consistency="batch"), log)
+    found = downstream.execute(f"SELECT id, n, s FROM {db}.plain ORDER BY id")
+    assert found == [(n, -n, "b") for n in range(60)]
+    assert_audited(downstream, db, 3)
 
 
 def test_a_part_that_is_repeated_behind_its_commit_is_left_out(

@@ -54,6 +54,8 @@ def write(upstream: Database, begin: int) -> None:
         f"DELETE FROM d.t WHERE id >= {begin} AND id % 7 = 0",
         f"UPDATE d.t SET u = -u WHERE id >= {begin} AND id % 5 = 0",
         f"UPDATE d.t SET id = id + 10000000 WHERE id >= {begin} AND id % 11 = 0",
+        f"INSERT INTO d.plain SELECT id, v FROM d.t WHERE id >= {begin} AND id < {end}",
+        f"UPDATE d.plain SET v = 'z' WHERE id >= {begin} AND id % 2 = 0",
     )
 
 
@@ -71,16 +73,20 @@ def test_two_executors_share_the_work_and_one_may_die(
     river = River(tmp_path, upstream, downstream, kafka)
     on_cluster(river, cluster)
     upstream.execute(
-        "CREATE DATABASE d", "CREATE TABLE d.t (id INT PRIMARY KEY, u INT UNIQUE, v VARCHAR(100))"
+        "CREATE DATABASE d",
+        "CREATE TABLE d.t (id INT PRIMARY KEY, u INT UNIQUE, v VARCHAR(100))",
+        "CREATE TABLE d.plain (id INT PRIMARY KEY, v VARCHAR(100))",
     )
     write(upstream, 0)
     river.catch_up()
     river.assert_equal()
     assert all(tasks_of(cluster, worker) for worker in range(2))
 
-    # Now the executors write, too.
+    # Now the executors write, too, since there are many statements.
     river.config.write_text(
-        river.config.read_text().replace('consistency = "batch"', 'consistency = "worker"')
+        river.config.read_text().replace(
+            'consistency = "batch"', 'consistency = "worker"\nstatement-rows = 10'
+        )
     )
     upstream.execute("ALTER TABLE d.t ADD w INT NOT NULL DEFAULT 7")
     write(upstream, 100_000)
