@@ -30,9 +30,14 @@ if TYPE_CHECKING:
     from schemas.compiled.library import Library
 
 
-def _use_compiled(library: Library) -> None:
-    parameters.use_compiled(library)
-    changed.use_compiled(library)
+def consumers_code() -> CompiledCode:
+    """Return the compiled code that makes the values of rows."""
+
+    def use(library: Library) -> None:
+        parameters.use_compiled(library)
+        changed.use_compiled(library)
+
+    return CompiledCode("consumer", compiled_code, use)
 
 
 def consumer(
@@ -40,6 +45,7 @@ def consumer(
     spark: Callable[[], SparkSession | None],
     counters: Counters | None = None,
     check: Callable[[], None] = lambda: None,
+    code: CompiledCode | None = None,
 ) -> Consumer:
     """Return the consumer of a channel.
 
@@ -47,6 +53,7 @@ def consumer(
         spark: returns the session, or None while Spark starts; see ``running_spark``.
         counters: updated during the run.
         check: called before the channel is taken over. Raises TailraceError if it must not be.
+        code: that of ``consumers_code``, if it may be loaded already.
     """
     log, counters, workers = LogReader(config), counters or Counters(), Workers()
 
@@ -63,7 +70,7 @@ def consumer(
             config.bootstrap_servers, config.rows_topic, group, config.kafka_security, config.retry_time
         )
         tasks = Executors()
-        rows = SliceReader(tasks, source, log, CompiledCode("consumer", compiled_code, _use_compiled))
+        rows = SliceReader(tasks, source, log, code or consumers_code())
 
         def use_executors(session: SparkSession) -> None:
             from spark_consumer.rows.executors import on_executors

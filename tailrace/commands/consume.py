@@ -19,6 +19,7 @@ from tailrace.commands.options import (
 )
 
 if TYPE_CHECKING:
+    from schemas.compiled.code import CompiledCode
     from spark_consumer.job.starting import StartingSpark
     from spark_consumer.rules.config import ConsumerConfig
     from tailrace.config.model import Config
@@ -85,7 +86,7 @@ def _run(config: Config, settings: ConsumerConfig, stop: threading.Event) -> Non
         return
     with running_spark(settings) as spark:
         from spark_consumer.job.progress import Counters
-        from tailrace.assemble.consumer import consumer
+        from tailrace.assemble.consumer import consumer, consumers_code
         from tailrace.channels.relay_marks import keep_registered
         from tailrace.config.addresses import metrics_address
         from tailrace.metrics.consumer import ConsumerFacts
@@ -107,11 +108,12 @@ def _run(config: Config, settings: ConsumerConfig, stop: threading.Event) -> Non
                 check_consumer(config, settings.channel)
             forget_error(settings.channel_dir)
 
+        code = consumers_code()
         address = metrics_address(config, settings.channel)
         with serve_metrics(config, address, settings.channel_dir, facts):
             # Producer and consumer may start in any order; only a bounded run does not wait for the log.
             bounded = settings.until_caught_up or settings.until
-            if not bounded and not _wait_for_log(settings, spark, stop):
+            if not bounded and not _wait_for_log(settings, spark, code, stop):
                 return
 
             memory = ConsumerMemory(settings.channel, counters)
@@ -120,10 +122,12 @@ def _run(config: Config, settings: ConsumerConfig, stop: threading.Event) -> Non
             needs = nullcontext() if settings.files else keep_registered(settings, config.relay.dir, counters)
             with show_progress(settings, counters) as ends, needs, live:
                 facts.end = lambda: ends.end
-                consumer(settings, spark, counters, check_again).run(stop)
+                consumer(settings, spark, counters, check_again, code).run(stop)
 
 
-def _wait_for_log(settings: ConsumerConfig, spark: StartingSpark, stop: threading.Event) -> bool:
+def _wait_for_log(
+    settings: ConsumerConfig, spark: StartingSpark, code: CompiledCode, stop: threading.Event
+) -> bool:
     """Wait until the log has its first epoch, while Spark starts. Return false if stopped before."""
     import structlog
 
@@ -155,7 +159,8 @@ def _wait_for_log(settings: ConsumerConfig, spark: StartingSpark, stop: threadin
             structlog.get_logger().info("waiting_for_producer", topic=settings.epochs_topic)
             tell_status("waiting for the producer's first epoch")
             logged = True
-            # A new channel's tables take a while, and so does the producer's start.
+            # A new channel's tables take a while, and so does the producer's start. A new log begins with a backlog.
+            code.begin()
             make_tables(settings)
         if time.monotonic() - begin > _PRODUCERS_START:
             spark()  # raises an error of its settings, too
