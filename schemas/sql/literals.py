@@ -9,7 +9,7 @@ import json
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any
+from typing import Any, NamedTuple
 
 import fastavro
 
@@ -172,12 +172,28 @@ def _around_literal(column: Column, documents: tuple[str, ...]) -> tuple[bytes, 
     return codec_of(column).predicate(column, name)
 
 
-def exact_columns(structure: TableStructure, documents: tuple[str, ...]) -> bytes:
-    """Return the expressions that ``match_before`` compares: rows with equal ones are not told apart by it."""
-    compared = (one for one in structure.before_image if not one.is_row_hash)
-    # A name may hold the operator, but nothing behind the operator holds a name.
-    found = (_around_literal(column, documents)[0].rpartition(b" <=> ")[0] for column in compared)
-    return b",".join(found)
+class Comparison(NamedTuple):
+    """A comparison of ``match_before``: of an expression of a column with ``start``, a literal and ``end``.
+
+    Rows with equal expressions of all columns are not told apart.
+    """
+
+    column: str
+    expression: bytes
+    start: bytes
+    end: bytes
+
+
+def comparisons(structure: TableStructure, documents: tuple[str, ...]) -> list[Comparison]:
+    """Return what ``match_before`` compares."""
+    found = []
+    for column in structure.before_image:
+        if not column.is_row_hash:
+            before, end = _around_literal(column, documents)
+            # A name may hold the operator, but nothing behind the operator holds a name.
+            expression, _, start = before.rpartition(b" <=> ")
+            found.append(Comparison(column.name, expression, start, end))
+    return found
 
 
 def _sign_of_zero(name: bytes, variable: str) -> str:

@@ -13,14 +13,16 @@ from zlib_ng.zlib_ng import crc32
 
 from schemas.errors import NOTHING_APPLIED, DownstreamError, Where
 from schemas.sql.literals import (
+    Comparison,
     Render,
     Renderers,
     RowSource,
+    comparisons,
     compile_images,
+    compile_literals,
     compile_place,
     compile_placed,
     compile_renderers,
-    exact_columns,
     source_reader,
 )
 from schemas.sql.parameters import Parameters, compile_parameters
@@ -77,8 +79,8 @@ def _length(item: tuple[bytes, bytes]) -> int:
     return len(item[0])
 
 
-# The most rows that one DELETE looks for while it reads a whole table.
-_SCANNED_FOR = 500
+# The most rows that one DELETE looks for while it reads a whole table, and the bytes of a value in a list of them.
+_SCANNED_FOR, _LONGEST_LISTED = 500, 64
 
 
 #: makes statements of what is around the rows, and of the rows
@@ -338,14 +340,24 @@ class TableRenderer:
         net = compact_images([value for _, value in self.gone], compile_images(self.plan.structure))
         yield UnwrittenCounts(net.saved, 0)
         match, limits = self.renderers.match_before, plan.limits
-        single = (b"(" + match(value) + b")" for value, count in net.gone if count == 1)
-        exact = exact_columns(self.plan.structure, self.plan.documents)
-        most = replace(limits, max_rows=min(limits.max_rows, _SCANNED_FOR))
-        for one in merged_deletes(self.plan.delete_head, b"", single, most):
+        single = [value for value, count in net.gone if count == 1]
+        compared = comparisons(self.plan.structure, self.plan.documents)
+        expression, listed = self._listed(compared, single)
+        exact = b",".join(one.expression for one in compared)
+        # The list is no longer than the predicates.
+        most = Limits(min(limits.max_rows, _SCANNED_FOR), limits.max_bytes // 2)
+        taken = 0
+        for one in merged(b"", (b"(" + match(value) + b")" for value in single), b"", most, b" OR "):
+            its, where = listed[taken : taken + one.rows], one.sql
+            taken += one.rows
+            if expression and one.rows > 1:
+                # A server searches the list for a row, but compares the row with one predicate after the other.
+                where = expression + b" IN (" + b",".join(its) + b") AND (" + where + b")"
+            sql = self.plan.delete_head + where
             # Else one row might be there twice and another one be missing.
-            rows = b"SELECT DISTINCT " + exact + one.sql.removeprefix(b"DELETE")
+            rows = b"SELECT DISTINCT " + exact + sql.removeprefix(b"DELETE")
             different = b"SELECT COUNT(*) FROM (" + rows + b") AS d"
-            yield Deletes(self.index, one.sql, one.rows, different if one.rows > 1 else None)
+            yield Deletes(self.index, sql, one.rows, different if one.rows > 1 else None)
         for value, count in net.gone:
             if count > 1:
                 sql = self.plan.delete_head + match(value) + b" LIMIT %d" % count
@@ -355,6 +367,22 @@ class TableRenderer:
         yield from (
             Inserts(self.index, one.sql, one.rows, one.values) for one in make(head, net.written, b"", limits)
         )
+
+    def _listed(self, compared: Sequence[Comparison], values: Sequence[bytes]) -> tuple[bytes, list[bytes]]:
+        """Return the expression that differs in most rows, and what it is in each; empty if there is none.
+
+        Args:
+            values: rows with before images.
+        """
+        literals = compile_literals(self.plan.structure, tuple(one.column for one in compared), before=True)
+        found: list[tuple[int, int, Comparison, Sequence[bytes]]] = []
+        for number, its in enumerate(zip(*map(literals, values), strict=True)):
+            if b"NULL" not in its and max(map(len, its)) <= _LONGEST_LISTED:
+                found.append((len(set(its)), -number, compared[number], its))
+        if not found:
+            return b"", []
+        _, _, one, chosen = max(found)
+        return one.expression, [one.start + literal + one.end for literal in chosen]
 
     def _is_few(self, rows: int, values: Iterable[bytes], limits: Limits) -> bool:
         """Whether so many rows, which these are, cost a server less as literals."""

@@ -99,6 +99,60 @@ def test_distinct_rows_are_removed_together(
     assert [sql.count(b" <=> ") // 5 for sql in deletes] == [500, 350]
 
 
+#: types, and the SQL of thirty different values of each
+_KINDS = {
+    "TINYINT": "{n}",
+    "BIGINT UNSIGNED": "18446744073709551615 - {n}",
+    "DECIMAL(30, 5)": "-{n}.5",
+    "FLOAT": "{n} / 3",
+    "DOUBLE": "-{n} / 3",
+    "BIT(40)": "{n} << 30",
+    "YEAR": "1990 + {n}",
+    "DATE": "'2020-01-01' + INTERVAL {n} DAY",
+    "TIME(2)": "SEC_TO_TIME(-{n}.25)",
+    "DATETIME(6)": "'2020-01-01 00:00:00.000001' + INTERVAL {n} SECOND",
+    "TIMESTAMP(3) NULL": "'2020-01-01 00:00:00.001' + INTERVAL {n} SECOND",
+    "CHAR(20) COLLATE utf8mb4_general_ci": "CONCAT('é''\\\\', {n})",
+    "VARCHAR(20) CHARACTER SET latin1": "CONCAT('ü ', {n})",
+    "VARCHAR(20) CHARACTER SET utf16": "CONCAT('ł', {n})",
+    "TEXT": "CONCAT('x', {n})",
+    "BINARY(9)": "CONCAT(X'00FF', {n})",
+    "BLOB": "CONCAT(X'FF00', {n})",
+    "SET('a', 'b', 'c', 'd', 'e')": "{n} + 1",
+    "JSON": "JSON_OBJECT('a', {n})",
+}
+
+
+@pytest.mark.parametrize("flavor", ["mysql", "mariadb"], indirect=True)
+def test_rows_of_any_type_are_looked_up_in_a_list(
+    upstream: Database, downstream: Database, db: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Without it a server compares each row of the table with each of the rows that go."""
+    begin = binlog_end(upstream)
+    upstream.execute(f"CREATE DATABASE {db}")
+    for number, (kind, value) in enumerate(_KINDS.items()):
+        rows = ",".join(f"({value.format(n=n)}, 7)" for n in range(30))
+        upstream.execute(
+            f"CREATE TABLE {db}.t{number} (v {kind}, c INT)",
+            f"INSERT INTO {db}.t{number} VALUES {rows}",
+            f"ALTER TABLE {db}.t{number} COMMENT 'filled'",
+            f"DELETE FROM {db}.t{number} LIMIT 20",
+            f"ALTER TABLE {db}.t{number} COMMENT 'less'",
+        )
+    sent: list[bytes] = []
+    run = Session.execute
+
+    def execute(session: Session, sql: str | bytes) -> int:
+        sent.append(sql.encode() if isinstance(sql, str) else sql)
+        return run(session, sql)
+
+    monkeypatch.setattr(Session, "execute", execute)
+    Channel(downstream, db).apply(epochs_since(upstream, begin))
+    assert definitions(downstream, db) == definitions(upstream, db)
+    deletes = [sql for sql in sent if sql.startswith(b"DELETE FROM `" + db.encode())]
+    assert [b" IN (" in sql for sql in deletes] == [True] * len(_KINDS), deletes
+
+
 def _stopped_by(
     upstream: Database, downstream: Database, db: str, insert: str, changes: list[str], damage: str
 ) -> DownstreamError:
