@@ -9,6 +9,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import chain
+from math import gcd
 
 from schemas.access.server_url import ServerUrl
 from schemas.tables import QualifiedName
@@ -100,8 +101,8 @@ def read_parts(
     Raises:
         TailraceError: its rows cannot be read, or these are not all of them.
     """
-    # With fewer partitions than workers each is shared by several.
-    shares = -(-workers // len(slice_.ranges)) if slice_.ranges else 1
+    # So many of each partition that each worker gets as many as the others.
+    shares = workers // gcd(workers, len(slice_.ranges) or workers)
     while True:
         plan = _comparing(plan, moving)
         results = rows.results(slice_, partial(with_conflict_keys, plan, shares=shares), with_offsets=True)
