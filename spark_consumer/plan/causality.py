@@ -129,7 +129,7 @@ class _Builder:
         # The first key is the upstream's; another unique key, or a foreign key, would be one more.
         keys = [self._keys[id(one)] for one in same]
         return all(
-            one.name == table.name and one.mode is ApplyMode.COMPACT and not (one.safe or one.history)
+            one.upstream == table.upstream and one.mode is ApplyMode.COMPACT and not (one.safe or one.history)
             for one in same
         ) and all(
             len(its) == 1 and all(p.normalization in _SAME_BYTES and p.length is None for p in its[0].parts)

@@ -147,6 +147,11 @@ class TablePlan:
         return self.structure.name
 
     @property
+    def upstream(self) -> QualifiedName:
+        """The upstream's schema and table."""
+        return self.structure.db, self.structure.table
+
+    @property
     def sets(self) -> bool:
         """Whether its rows are UPDATEs that set some columns of rows that are there, many with one statement."""
         return self.placeholders is not None
@@ -169,7 +174,7 @@ class TablePlan:
     @property
     def routed(self) -> bool:
         """Whether the downstream's table has another name than the upstream's."""
-        return self.target_name != (self.structure.db, self.structure.table)
+        return self.target_name != self.upstream
 
     @property
     def partial(self) -> bool:
@@ -254,7 +259,7 @@ def check_copied(plan: SlicePlan, slice_: Slice) -> None:
         (table.db, table.table) for table in slice_.touched if table.incomplete and table.rows > table.reads
     }
     for table in plan.tables:
-        if (table.structure.db, table.structure.table) not in changed or table.mode is ApplyMode.SKIP:
+        if table.upstream not in changed or table.mode is ApplyMode.SKIP:
             continue
         if table.locator.find is RowMatch.WHOLE:
             raise DownstreamError(

@@ -113,7 +113,7 @@ def read_parts(
 
 def _comparing(plan: SlicePlan, moving: Collection[QualifiedName]) -> SlicePlan:
     assert plan.causality is not None
-    numbers = [number for number, table in enumerate(plan.tables) if _upstream(table) in moving]
+    numbers = [number for number, table in enumerate(plan.tables) if table.upstream in moving]
     return replace(plan, causality=plan.causality.compared(numbers))
 
 
@@ -127,14 +127,10 @@ def _changing_keys(slice_: Slice, plan: SlicePlan, results: Sequence[Result]) ->
         if isinstance(one, Share):
             found.update(one.updates)
     return {
-        _upstream(table)
+        table.upstream
         for number, (table, its) in enumerate(zip(plan.tables, plan.causality.tables, strict=True))
         if its.by_key and found[number] != logged[schema_name(table.header).hex()]
     }
-
-
-def _upstream(table: TablePlan) -> QualifiedName:
-    return table.structure.db, table.structure.table
 
 
 def build_parts(

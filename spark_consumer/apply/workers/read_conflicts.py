@@ -53,17 +53,16 @@ def with_conflict_keys(plan: SlicePlan, rows: RangeRows, *, shares: int = 1) -> 
 
     Rows that conflict only with those of their own key are rendered in this number of shares.
     """
-    yield tally(rows.values)
     assert plan.causality is not None
     both = zip(plan.tables, plan.causality.tables, strict=True)
     by_key = {table.header for table, causality in both if causality.by_key}
-    values = all_widened(plan, rows.values)
-    in_shares = [value[:HEADER_SIZE] in by_key for value in values]
+    in_shares = [value[:HEADER_SIZE] in by_key for value in all_widened(plan, rows.values)]
     if any(in_shares):
         yield from _shares(plan, rows if all(in_shares) else _chosen(rows, in_shares), shares)
     if not all(in_shares):
-        wide = replace(rows, values=values)
-        yield from _compared(plan, plan.causality, _chosen(wide, [not one for one in in_shares]))
+        others = _chosen(rows, [not one for one in in_shares])
+        yield tally(others.values)
+        yield from _compared(plan, plan.causality, replace(others, values=all_widened(plan, others.values)))
 
 
 def _shares(plan: SlicePlan, rows: RangeRows, shares: int) -> Iterator[Result]:
@@ -76,7 +75,7 @@ def _shares(plan: SlicePlan, rows: RangeRows, shares: int) -> Iterator[Result]:
             values = all_widened(plan, its.values)
             updates = Counter(value[:HEADER_SIZE] for value in values if value[OP_AT] == _UPDATE)
             yield Share(its.partition, its.offsets, {numbers[header]: n for header, n in updates.items()})
-            yield from (one for one in render(plan, its) if not isinstance(one, RowTally))
+            yield from render(plan, its)
 
 
 def _chosen(rows: RangeRows, which: Sequence[bool]) -> RangeRows:
@@ -133,7 +132,7 @@ class _TableResultBuilder:
         self._table, self._causality = table, causality
         structure = table.plan.structure
         # Finding out whether a row is half of an UPDATE costs as much as rendering it.
-        self._moves = (structure.db, structure.table) in updated
+        self._moves = table.plan.upstream in updated
         self._before: ConflictKeys = conflict_keys_of(structure, causality, before=True)
         self._after: ConflictKeys = conflict_keys_of(structure, causality, before=False)
 

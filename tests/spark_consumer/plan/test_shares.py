@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import compress
 from typing import Any
 
 import pytest
@@ -13,19 +14,19 @@ from schemas.structure import TableStructure
 from schemas.wire.avro_schema import row_schema
 from schemas.wire.rows import widened
 from spark_consumer.apply.prepared import PreparedParts, PreparedRows, WorkerPart
-from spark_consumer.apply.workers.bitmap import unpacked
+from spark_consumer.apply.workers.bitmap import missing_rows, unpacked
 from spark_consumer.apply.workers.build_parts import read_parts
 from spark_consumer.apply.workers.read_conflicts import with_conflict_keys
 from spark_consumer.epochs.slices import Slice
 from spark_consumer.plan.causality import causality_of
 from spark_consumer.plan.plan import ApplyMode, SlicePlan, TablePlan
 from spark_consumer.plan.statements import Limits
-from spark_consumer.rows.render import render
+from spark_consumer.rows.render import render, tally
 from spark_consumer.rows.results import RowTally, RowToShare, Share
 from spark_consumer.rows.slice_rows import RangeRows
-from spark_consumer.target.table import ForeignKey, TargetColumn, TargetKeyPart, TargetTable, UniqueKey
-from spark_consumer.target.type_capacity import type_of
+from spark_consumer.target.table import ForeignKey, TargetTable
 from tests.support.applying.parts import MemoryLog
+from tests.support.applying.targets import as_it_is, unique
 from tests.support.epochs.fake_topic import (
     Change,
     delete,
@@ -51,20 +52,16 @@ def planned(structure: TableStructure, mode: ApplyMode = ApplyMode.COMPACT, **mo
     )
 
 
-def target_of(table: TablePlan, *unique: str) -> TargetTable:
-    columns = tuple(
-        TargetColumn(c.name, type_of(c), collation="utf8mb4_bin" if c.charset else "")
-        for c in table.structure.columns
-    )
-    keys = tuple(UniqueKey(name, (TargetKeyPart(name),)) for name in ("id", *unique))
-    return TargetTable(table.target_name, columns, keys)
+def target_of(table: TablePlan, *names: str) -> TargetTable:
+    target = as_it_is(table.structure, table.target_name)
+    return replace(target, keys=(*target.keys, *(unique(name) for name in names)))
 
 
-def plan_of(*tables: TablePlan, unique: tuple[str, ...] = (), foreign: ForeignKey | None = None) -> SlicePlan:
+def plan_of(*tables: TablePlan, others: tuple[str, ...] = (), foreign: ForeignKey | None = None) -> SlicePlan:
     """A plan whose last table has further unique keys, and a foreign key."""
     targets = {table.target_name: target_of(table) for table in tables}
     last = tables[-1]
-    targets[last.target_name] = target_of(last, *unique)
+    targets[last.target_name] = target_of(last, *others)
     keys: dict[Any, tuple[ForeignKey, ...]] = dict.fromkeys(targets, ())
     keys[last.target_name] = (foreign,) if foreign else ()
     plan = SlicePlan(tables, Limits(2_000))
@@ -81,7 +78,7 @@ def by_key(plan: SlicePlan) -> list[bool]:
 
 def test_only_a_single_key_of_plain_values_is_enough() -> None:
     assert by_key(plan_of(planned(T))) == [True]
-    assert by_key(plan_of(planned(T), planned(U), unique=("n",))) == [True, False]
+    assert by_key(plan_of(planned(T), planned(U), others=("n",))) == [True, False]
     # Two texts may be equal downstream and two keys in the log.
     assert by_key(plan_of(planned(NAMED))) == [False]
     assert by_key(plan_of(planned(T, ApplyMode.ORDERED))) == [False]
@@ -94,6 +91,9 @@ def test_only_a_single_key_of_plain_values_is_enough() -> None:
 
 def test_tables_that_become_one_may_have_equal_keys() -> None:
     assert by_key(plan_of(planned(T), planned(U, target_name=("d", "t")))) == [False, False]
+    # Two tables, as whose names a message shows the same.
+    dotted = TableStructure("d.t", "x", T.columns, T.key), TableStructure("d", "t.x", T.columns, T.key)
+    assert by_key(plan_of(*(planned(one, target_name=("d", "t")) for one in dotted))) == [False, False]
     # The same table, whose images have other columns at times.
     other = replace(T, columns=(*T.columns, integer("m", nullable=True)))
     assert by_key(plan_of(planned(T), planned(other))) == [True, True]
@@ -115,9 +115,11 @@ def some_changes() -> list[Change]:
 
 
 def test_a_share_has_the_statements_of_its_rows() -> None:
-    plan, rows = plan_of(planned(T), planned(U), unique=("n",)), rows_of(some_changes())
+    plan, rows = plan_of(planned(T), planned(U), others=("n",)), rows_of(some_changes())
     results = list(with_conflict_keys(plan, rows))
-    assert results[0] == RowTally(8, sum(one.digest for one in results if isinstance(one, RowTally)))
+    tallies = [one for one in results if isinstance(one, RowTally)]
+    assert sum(one.rows for one in tallies) == 8
+    assert sum(one.digest for one in tallies) == tally(rows.values).digest
     [share] = [one for one in results if isinstance(one, Share)]
     assert (share.partition, list(share.offsets), share.updates) == (
         3,
@@ -129,7 +131,7 @@ def test_a_share_has_the_statements_of_its_rows() -> None:
     alone = rows_of(some_changes())
     mine = [place for place, value in enumerate(alone.values) if widened(value)[:10] == plan.tables[0].header]
     only = RangeRows([alone.keys[one] for one in mine], [alone.values[one] for one in mine])
-    expected = [one for one in render(plan, only) if not isinstance(one, RowTally)]
+    expected = list(render(plan, only))
     assert results[at + 1 : at + 1 + len(expected)] == expected
     assert sorted((row.table, row.offsets) for row in compared) == [(1, (101,)), (1, (106,))]
 
@@ -163,7 +165,7 @@ def parts_of(
 
 @pytest.mark.parametrize("workers", [2, 3, 8])
 def test_all_rows_are_in_exactly_one_part(workers: int) -> None:
-    log, plan = MemoryLog(), plan_of(planned(T), planned(U), unique=("n",))
+    log, plan = MemoryLog(), plan_of(planned(T), planned(U), others=("n",))
     for begin in (0, 50):
         log.add(
             *(insert(structure, {"id": n, "n": n}) for n in range(begin, begin + 50) for structure in (T, U))
@@ -173,14 +175,12 @@ def test_all_rows_are_in_exactly_one_part(workers: int) -> None:
     assert sum(part.writes.rows for part in parts) == 200
     bits = [unpacked(part.applied) for part in parts]
     for partition, rows in log.rows.items():
-        for offset, _, value in rows:
-            having = [one for one in bits if partition in one and _is_set(one[partition], offset) and value]
-            assert len(having) == bool(value)
-
-
-def _is_set(bits: tuple[int, bytes], offset: int) -> bool:
-    at = offset - bits[0]
-    return 0 <= at < 8 * len(bits[1]) and bool(bits[1][at >> 3] >> (at & 7) & 1)
+        offsets = [offset for offset, *_ in rows]
+        having = [missing_rows(partition, offsets, [one]).count(False) for one in bits]
+        assert sum(having) == sum(bool(value) for *_, value in rows)
+        assert [not one for one in missing_rows(partition, offsets, bits)] == [
+            bool(value) for *_, value in rows
+        ]
 
 
 def test_rows_are_compared_once_an_update_changes_a_key() -> None:
@@ -195,10 +195,9 @@ def test_rows_are_compared_once_an_update_changes_a_key() -> None:
     source = source_reader(T)
     workers: dict[int, set[int]] = {}
     for partition, rows in log.rows.items():
-        for offset, _, value in rows:
-            for part in parts:
-                bits = unpacked(part.applied).get(partition)
-                if value and bits and _is_set(bits, offset):
-                    workers.setdefault(source(value).seq // 2, set()).add(part.number)
+        for part in parts:
+            missing = missing_rows(partition, [offset for offset, *_ in rows], [unpacked(part.applied)])
+            for value in compress((value for *_, value in rows), [not one for one in missing]):
+                workers.setdefault(source(value).seq // 2, set()).add(part.number)
     assert sorted(workers) == list(range(20))
     assert all(len(numbers) == 1 for numbers in workers.values())
