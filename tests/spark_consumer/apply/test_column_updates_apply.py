@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import signal
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from random import Random
 
@@ -18,10 +18,10 @@ from schemas.structure import TableStructure
 from schemas.wire.avro_schema import KEY_CHANGE
 from spark_consumer.plan.refusal import EventRefused
 from spark_consumer.rules.config import ConsumerConfig
-from spark_consumer.target.session import Session
 from tests.support.applying.binlog_applied import Channel, Epoch, definitions, epochs_since
 from tests.support.applying.model_steps import leave_out
 from tests.support.applying.parts import MemoryLog, apply_log
+from tests.support.applying.sent import note_statements
 from tests.support.binlogs.binlog_rows import binlog_end
 from tests.support.epochs.fake_topic import delete, insert, integer, update
 from tests.support.names import own_database
@@ -65,22 +65,7 @@ def db(request: pytest.FixtureRequest, upstream: Database, downstream: Database)
 @pytest.fixture
 def sent(monkeypatch: pytest.MonkeyPatch) -> list[bytes]:
     """The statements that change rows of the table."""
-    found: list[bytes] = []
-    names = ("execute", "execute_prepared", "execute_together")
-
-    def noted(name: str) -> Callable[..., object]:
-        run = getattr(Session, name)
-
-        def execute(self: Session, sql: str | bytes | list[bytes], *more: object) -> object:
-            texts = sql if isinstance(sql, list) else [sql.encode() if isinstance(sql, str) else sql]
-            found.extend(text for text in texts if b"`t`" in text)
-            return run(self, sql, *more)
-
-        return execute
-
-    for name in names:
-        monkeypatch.setattr(Session, name, noted(name))
-    return found
+    return note_statements(monkeypatch, b"`t`")
 
 
 def _rows(first: int, count: int) -> str:

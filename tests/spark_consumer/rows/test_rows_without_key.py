@@ -9,8 +9,8 @@ import pytest
 
 from compose.databases import Database
 from schemas.errors import DownstreamError
-from spark_consumer.target.session import Session
 from tests.support.applying.binlog_applied import Channel, Epoch, definitions, epochs_since
+from tests.support.applying.sent import note_statements
 from tests.support.binlogs.binlog_rows import binlog_end
 from tests.support.names import own_database
 
@@ -74,13 +74,6 @@ def test_changes_of_equal_and_similar_rows_end_as_upstream(
 def test_distinct_rows_are_removed_together(
     upstream: Database, downstream: Database, db: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    sent: list[bytes] = []
-    run = Session.execute
-
-    def execute(session: Session, sql: str | bytes) -> int:
-        sent.append(sql.encode() if isinstance(sql, str) else sql)
-        return run(session, sql)
-
     rows = ",".join(f"({number}, {number}, 'x{number}', NULL, 1)" for number in range(900))
     epochs = _epochs_of(
         upstream,
@@ -92,7 +85,7 @@ def test_distinct_rows_are_removed_together(
             f"DELETE FROM {db}.t WHERE a % 2",
         ],
     )
-    monkeypatch.setattr(Session, "execute", execute)
+    sent = note_statements(monkeypatch, b"DELETE FROM `" + db.encode())
     Channel(downstream, db).apply(epochs)
     assert definitions(downstream, db) == definitions(upstream, db)
     deletes = [sql for sql in sent if sql.startswith(b"DELETE FROM `" + db.encode())]
@@ -139,14 +132,7 @@ def test_rows_of_any_type_are_looked_up_in_a_list(
             f"DELETE FROM {db}.t{number} LIMIT 20",
             f"ALTER TABLE {db}.t{number} COMMENT 'less'",
         )
-    sent: list[bytes] = []
-    run = Session.execute
-
-    def execute(session: Session, sql: str | bytes) -> int:
-        sent.append(sql.encode() if isinstance(sql, str) else sql)
-        return run(session, sql)
-
-    monkeypatch.setattr(Session, "execute", execute)
+    sent = note_statements(monkeypatch, b"DELETE FROM `" + db.encode())
     Channel(downstream, db).apply(epochs_since(upstream, begin))
     assert definitions(downstream, db) == definitions(upstream, db)
     deletes = [sql for sql in sent if sql.startswith(b"DELETE FROM `" + db.encode())]
