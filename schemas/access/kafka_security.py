@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import Callable
+from concurrent.futures import wait
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar
@@ -206,8 +207,12 @@ def metadata(admin: Any, refusal: Refusal, seconds: float) -> Any:
         KafkaException: Kafka does not answer in time; LogError: TR508.
     """
     # For this librdkafka connects at once, and for a list of topics after 50 ms.
-    admin.describe_cluster()
-    return refusal.ends(lambda each: admin.list_topics(timeout=each), seconds, lambda: admin.poll(0))
+    described = admin.describe_cluster(request_timeout=FIRST_ATTEMPT)
+    try:
+        return refusal.ends(lambda each: admin.list_topics(timeout=each), seconds, lambda: admin.poll(0))
+    finally:
+        # librdkafka 2.16 crashes on an answer that comes while the client is being destroyed.
+        wait([described], 2 * FIRST_ATTEMPT)
 
 
 def refused(servers: str, why: str, hint: str) -> LogError:

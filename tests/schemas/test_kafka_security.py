@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import pickle
+import threading
 import time
+from concurrent.futures import Future
 from functools import partial
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from pyspark import cloudpickle
 
-from schemas.access.kafka_security import FIRST_ATTEMPT, OPEN, KafkaSecurity, Refusal
+from schemas.access.kafka_security import FIRST_ATTEMPT, OPEN, KafkaSecurity, Refusal, metadata
 from schemas.access.server_url import ServerUrl
 from schemas.errors import ConfigError, LogError
 from spark_consumer.epochs.fetch import TopicReader
@@ -162,6 +165,31 @@ def _load(folder: Path, text: str) -> KafkaSecurity:
     config = load(folder / "tailrace.toml")
     assert "hidden" not in effective_toml(config)
     return kafka_security(config.kafka)
+
+
+@pytest.mark.parametrize("answers", [True, False])
+def test_a_client_has_no_question_open_when_it_ends(answers: bool) -> None:
+    """librdkafka crashes on the answer to one that comes meanwhile."""
+    described: Future[None] = Future()
+
+    def describe_cluster(request_timeout: float) -> Future[None]:
+        threading.Timer(request_timeout / 4, described.set_result, [None]).start()
+        return described
+
+    def list_topics(timeout: float) -> str:
+        if not answers:
+            raise LogError("TR500", "no answer")
+        return "topics"
+
+    admin = SimpleNamespace(
+        describe_cluster=describe_cluster, list_topics=list_topics, poll=lambda seconds: None
+    )
+    if answers:
+        assert metadata(admin, Refusal("h:1"), 1) == "topics"
+    else:
+        with pytest.raises(LogError, match="TR500"):
+            metadata(admin, Refusal("h:1"), 1)
+    assert described.done()
 
 
 def test_the_configuration(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
