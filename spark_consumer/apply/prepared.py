@@ -57,9 +57,10 @@ class Writes:
     """The statements of one transaction.
 
     Attributes:
-        deletes: the DELETEs of all tables, which run first.
-        inserts: the INSERTs of all tables, which run next.
-        updates: the changes in place of all tables, which run then: they may be of rows that were just inserted.
+        deletes: the DELETEs of all tables; those of a table run first.
+        inserts: the INSERTs of all tables; those of a table run next.
+        updates: the changes in place of all tables; those of a table run then: they may be of rows that were just
+            inserted.
         ordered: the statements of tables in the upstream's order, which run last.
     """
 

@@ -77,7 +77,7 @@ def write(session: Session, writes: Writes, where: Where) -> None:
     inserts = (_Merged(table, one, may_exceed=table.gives_way) for table, one in writes.inserts)
     # A server does not say of a single row whether it was there, so it is changed with an UPDATE.
     updates = (_Merged(table, one, in_place=one.rows > 1) for table, one in writes.updates)
-    for run in _sent_together(chain(deletes, inserts, updates), session.max_allowed_packet):
+    for run in _sent_together(_by_table(chain(deletes, inserts, updates)), session.max_allowed_packet):
         if len(run) < _FEWEST or not _all_run(session, run):
             for each in run:
                 each.run(session, where)
@@ -101,6 +101,14 @@ def write(session: Session, writes: Writes, where: Where) -> None:
         if checks:
             with contextlib.suppress(pymysql.MySQLError, OSError):
                 session.execute("SET SESSION foreign_key_checks = 0")
+
+
+def _by_table(statements: Iterable[_Merged]) -> Iterator[_Merged]:
+    """Yield each table's statements one after the other: a server keeps few tables open for a connection."""
+    found: dict[QualifiedName, list[_Merged]] = {}
+    for one in statements:
+        found.setdefault(one.table.target_name, []).append(one)
+    return chain.from_iterable(found.values())
 
 
 def _sent_together(statements: Iterable[_Sent], max_packet: int) -> Iterator[list[_Sent]]:

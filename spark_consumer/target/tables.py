@@ -271,6 +271,7 @@ def lock_tables(session: Session, expected: Mapping[QualifiedName, str]) -> None
         pymysql.MySQLError
     """
     names = list(expected)
+    texts: dict[QualifiedName, str | pymysql.MySQLError] = {}
     for first in range(0, len(names), _TOGETHER):
         part = names[first : first + _TOGETHER]
         try:
@@ -280,8 +281,9 @@ def lock_tables(session: Session, expected: Mapping[QualifiedName, str]) -> None
             for name in part:
                 _hold(session, [name])
             raise
+        # The server still has them open.
+        texts |= _definitions(session, part)
     triggers = _TRIGGERS.read(session, names)
-    texts = _definitions(session, names)
     for name, text in texts.items():
         if _is_absent(text):
             raise TableAltered(name)

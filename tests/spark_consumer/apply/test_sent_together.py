@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 import pymysql
 import pytest
@@ -19,6 +20,7 @@ from spark_consumer.plan.statements import Statement
 from spark_consumer.rows.ordered import OrderedStatement
 from spark_consumer.target.session import Session, closing, connect, transaction
 from spark_consumer.target.tables import TableAltered, lock_tables, read_tables
+from tests.support.applying.sent import note_statements
 from tests.support.epochs.fake_topic import integer
 from tests.support.names import own_name
 
@@ -148,6 +150,36 @@ def test_compacted_rows_are_sent_together(
     assert downstream.execute(f"SELECT * FROM {db}.t ORDER BY id") == [
         *there, *((n, TEXTS[n % len(TEXTS)].replace("''", "'")) for n in range(100, 125))
     ]  # fmt: skip
+
+
+def test_each_tables_statements_follow_each_other(
+    db: str, downstream: Database, session: Session, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A server keeps few tables open for a connection, so each table is to be opened once."""
+    tables = "tuvw"
+    downstream.execute(*(f"CREATE TABLE {db}.{table} LIKE {db}.t" for table in tables[1:]))
+    downstream.execute(
+        *(f"INSERT INTO {db}.{table} VALUES (1, 'gone'), (2, ''), (3, '')" for table in tables)
+    )
+    plans = [replace(_ordered(db, "")[0].table, target_name=(db, table)) for table in tables]
+
+    def of_each(sql: str, rows: int) -> tuple[tuple[TablePlan, Statement], ...]:
+        texts = (sql.format(".".join(plan.target_name)).encode() for plan in plans)
+        return tuple((plan, Statement(text, rows)) for plan, text in zip(plans, texts, strict=True))
+
+    writes = Writes(
+        deletes=of_each("DELETE FROM {} WHERE id = 1", 1),
+        updates=of_each("INSERT INTO {} VALUES (2, ''), (3, '')" + _CHANGE, 2),
+        inserts=of_each("INSERT INTO {} VALUES (1, 'new')", 1),
+    )
+    sent = note_statements(monkeypatch, db.encode())
+    with transaction(session):
+        write(session, writes, Where())
+    found = [sql.decode().split()[:3:2] for sql in sent]
+    assert found == [[kind, f"{db}.{table}"] for table in tables for kind in ("DELETE", "INSERT", "INSERT")]
+    for table in tables:
+        rows = [(1, "new"), (2, "changed"), (3, "changed")]
+        assert downstream.execute(f"SELECT * FROM {db}.{table} ORDER BY id") == rows
 
 
 @pytest.mark.parametrize(
