@@ -9,6 +9,8 @@ from functools import lru_cache
 from types import CodeType
 from typing import Any
 
+#: Structures whose functions are kept. Tables are at work in turn, so with one more each would be made again each time.
+MOST_STRUCTURES = 10_000
 # The newest sources are kept, for tracebacks.
 _sources: deque[str] = deque()
 _MOST_SOURCES = 2_000

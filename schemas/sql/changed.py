@@ -6,6 +6,7 @@ from collections.abc import Callable, Collection, Sequence
 from functools import lru_cache
 from typing import TYPE_CHECKING, NamedTuple
 
+from schemas.codegen import MOST_STRUCTURES
 from schemas.sql.parameters import fields_of
 from schemas.structure import TableStructure
 from schemas.types import codec_of
@@ -47,7 +48,7 @@ class ChangedColumns(NamedTuple):
 Compare = Callable[[Sequence[bytes], Sequence[bytes], Collection[int]], ChangedColumns]
 
 
-@lru_cache(maxsize=1024)
+@lru_cache(maxsize=MOST_STRUCTURES)
 def compile_comparison(structure: TableStructure) -> Compare:
     """Return a function for rows of one structure, whose images have all columns.
 
@@ -59,7 +60,7 @@ def compile_comparison(structure: TableStructure) -> Compare:
 
 class _Comparison:
     def __init__(self, structure: TableStructure) -> None:
-        self._before, self._after = compile_before_offsets(structure), compile_offsets(structure)
+        self._structure = structure
         # The name of a variable and the first branch behind NULL's, which the fields do not need.
         forms = (
             (column, codec_of(column).parameter(column, "s", column.nullable)) for column in structure.columns
@@ -80,9 +81,10 @@ class _Comparison:
                 return found
         changed: set[int] = set()
         moved: list[bool] = []
-        rest, places = list(range(len(self._columns))), [self._after(last) for last in lasts]
+        before, after = compile_before_offsets(self._structure), compile_offsets(self._structure)
+        rest, places = list(range(len(self._columns))), list(map(after, lasts))
         for first, last, new in zip(firsts, lasts, places, strict=True):
-            old = self._before(first)
+            old = before(first)
             differ = {n for n in rest if first[old[n] : old[n + 1]] != last[new[n] : new[n + 1]]}
             moved.append(not differ.isdisjoint(watched))
             if not differ <= changed:

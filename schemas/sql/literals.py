@@ -8,12 +8,12 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from typing import Any, NamedTuple
 
 import fastavro
 
-from schemas.codegen import compile_function, indent
+from schemas.codegen import MOST_STRUCTURES, compile_function, indent
 from schemas.quote import quoted
 from schemas.structure import Column, TableStructure
 from schemas.types import codec_of, literal_constants, with_tag
@@ -52,30 +52,89 @@ class RowSource:
     ts_ms: int
 
 
-@dataclass(frozen=True)
 class Renderers:
-    """The functions that make SQL text for one structure. ``key`` and ``match_key`` take the Kafka key, the others the
-    value with a header of ``HEADER_SIZE`` bytes.
+    """The functions that make SQL text for one structure, each made when it is first needed.
+
+    ``key`` and ``match_key`` take the Kafka key, the others the value with a header of ``HEADER_SIZE`` bytes.
+
+    Args:
+        structure: the structure that the rows were written with.
+        writable: the columns to write: those of the after images except the ones that the target generates.
+        filled: values for columns that after images lack.
+        documents: text columns that are JSON in the target.
 
     Attributes:
         columns: the columns of an INSERT.
         key_columns: the key, for ``… IN (…)``: one column bare, several in parentheses.
-        key: the key's values, for ``… IN (…)``.
-        after: the values of an INSERT in parentheses.
-        assignments: the assignments of an UPDATE, ``a=1,b='x'``.
-        match_key: the key as ``a=1 AND b='x'``.
-        match_before: the before image as an exact, NULL-safe predicate over all its columns.
-        source: reads the row's `source` record (too slow for every row).
     """
 
-    columns: bytes
-    key_columns: bytes
-    key: Render
-    after: Render
-    assignments: Render
-    match_key: Render
-    match_before: Render
-    source: Callable[[bytes], RowSource]
+    def __init__(
+        self,
+        structure: TableStructure,
+        writable: tuple[str, ...],
+        filled: Filled = (),
+        documents: tuple[str, ...] = (),
+    ) -> None:
+        self._structure, self._writable = structure, set(writable)
+        self._filled, self._documents = filled, documents
+        inserted = [c.name for c in structure.after_image if c.name in self._writable]
+        self.columns = ",".join(map(quoted, [*inserted, *(name for name, _ in filled)])).encode()
+        key_names = ",".join(quoted(c.name) for c in structure.key_columns)
+        self.key_columns = (key_names if len(structure.key_columns) == 1 else f"({key_names})").encode()
+
+    def _make(self, name: str, argument: str, body: list[str], result: str) -> Render:
+        whole = "if p > len(v): raise EOFError('the row ends within a column')"
+        lines = [*body, whole, f"return {result}"]
+        names = literal_names(self._structure.columns)
+        return compile_function(name, argument, lines, names, f"<{name} of {self._structure.name}>")
+
+    @property
+    def _key_image(self) -> list[str]:
+        # The key starts with the names of schema and table, which are the same for all rows of the table.
+        begin = len(key_prefix(self._structure))
+        return ["v = k", f"p = {begin}", *image_lines(self._structure.key_columns, "s")]
+
+    @property
+    def _image(self) -> list[str]:
+        return [f"p = {AFTER_AT + 1}", *image_lines(self._structure.after_image, "s")]
+
+    @cached_property
+    def key(self) -> Render:
+        """The key's values, for ``… IN (…)``."""
+        keys = self._structure.key_columns
+        value = "s0" if len(keys) == 1 else tuple_text((c, f"s{i}") for i, c in enumerate(keys))
+        return self._make("key", "k", self._key_image, value if keys else "b''")
+
+    @cached_property
+    def match_key(self) -> Render:
+        """The key as ``a=1 AND b='x'``."""
+        keys = self._structure.key_columns
+        matched = key_match((c, f"s{i}") for i, c in enumerate(keys))
+        return self._make("match_key", "k", self._key_image, matched if keys else "b''")
+
+    @cached_property
+    def after(self) -> Render:
+        """The values of an INSERT in parentheses."""
+        values = _values(self._structure.after_image, self._writable, "s", self._filled)
+        return self._make("after", "v", self._image, values)
+
+    @cached_property
+    def assignments(self) -> Render:
+        """The assignments of an UPDATE, ``a=1,b='x'``."""
+        made = _assignments(self._structure.after_image, self._writable, "s", self._filled)
+        return self._make("assignments", "v", self._image, made)
+
+    @cached_property
+    def match_before(self) -> Render:
+        """The before image as an exact, NULL-safe predicate over all its columns."""
+        image = self._structure.before_image
+        lines = [*_skip_after(self._structure), "p += 1", *image_lines(image, "s")]
+        return self._make("match_before", "v", lines, _full_match(image, "s", self._documents))
+
+    @cached_property
+    def source(self) -> Callable[[bytes], RowSource]:
+        """Reads the row's `source` record (too slow for every row)."""
+        return source_reader(self._structure)
 
 
 def literal_names(columns: tuple[Column, ...]) -> dict[str, Any]:
@@ -212,7 +271,7 @@ def _skip_after(structure: TableStructure) -> list[str]:
     return [f"p = {AFTER_AT + 1}", f"if v[{AFTER_AT}]:", *indent(read or ["pass"])]
 
 
-@lru_cache(maxsize=1024)
+@lru_cache(maxsize=MOST_STRUCTURES)
 def source_reader(structure: TableStructure) -> Callable[[bytes], RowSource]:
     """Return a reader of the `source` record in a structure's values (too slow for every row)."""
     schema = fastavro.parse_schema(json.loads(row_schema(structure).text))
@@ -223,49 +282,15 @@ def source_reader(structure: TableStructure) -> Callable[[bytes], RowSource]:
     return source
 
 
-@lru_cache(maxsize=1024)
+@lru_cache(maxsize=MOST_STRUCTURES)
 def compile_renderers(
     structure: TableStructure,
     writable: tuple[str, ...],
     filled: Filled = (),
     documents: tuple[str, ...] = (),
 ) -> Renderers:
-    """Generate a structure's renderers.
-
-    Args:
-        structure: the structure that the rows were written with.
-        writable: the columns to write: those of the after images except the ones that the target generates.
-        filled: values for columns that after images lack.
-        documents: text columns that are JSON in the target.
-    """
-    columns, keys = structure.after_image, structure.key_columns
-    chosen = set(writable)
-    names = literal_names(structure.columns)
-
-    def make(name: str, argument: str, body: list[str], result: str) -> Render:
-        whole = "if p > len(v): raise EOFError('the row ends within a column')"
-        lines = [*body, whole, f"return {result}"]
-        return compile_function(name, argument, lines, names, f"<{name} of {structure.name}>")
-
-    image = [f"p = {AFTER_AT + 1}", *image_lines(columns, "s")]
-    # The key starts with the names of schema and table, which are the same for all rows of the table.
-    key_start = len(key_prefix(structure))
-    key_image = ["v = k", f"p = {key_start}", *image_lines(keys, "s")]
-    key_matched = key_match((c, f"s{i}") for i, c in enumerate(keys))
-    key_value = "s0" if len(keys) == 1 else tuple_text((c, f"s{i}") for i, c in enumerate(keys))
-    before = [*_skip_after(structure), "p += 1", *image_lines(structure.before_image, "s")]
-    inserted = [c.name for c in columns if c.name in chosen] + [name for name, _ in filled]
-    key_names = ",".join(quoted(c.name) for c in keys)
-    return Renderers(
-        columns=",".join(map(quoted, inserted)).encode(),
-        key_columns=(key_names if len(keys) == 1 else f"({key_names})").encode(),
-        key=make("key", "k", key_image, key_value if keys else "b''"),
-        after=make("after", "v", image, _values(columns, chosen, "s", filled)),
-        assignments=make("assignments", "v", image, _assignments(columns, chosen, "s", filled)),
-        match_key=make("match_key", "k", key_image, key_matched if keys else "b''"),
-        match_before=make("match_before", "v", before, _full_match(structure.before_image, "s", documents)),
-        source=source_reader(structure),
-    )
+    """Return a structure's renderers; the arguments are those of ``Renderers``."""
+    return Renderers(structure, writable, filled, documents)
 
 
 def place_lines() -> list[str]:
@@ -277,7 +302,7 @@ def place_lines() -> list[str]:
     return ["p += 1", *read_lines("m"), *read_lines("e"), "place = e << 40 | m"]
 
 
-@lru_cache(maxsize=1024)
+@lru_cache(maxsize=MOST_STRUCTURES)
 def compile_place(structure: TableStructure) -> Callable[[bytes], int]:
     """Generate a function that returns a row's place in the log, see ``place_lines``."""
     body = [*_skip_after(structure), *place_lines(), "return place"]
@@ -286,7 +311,7 @@ def compile_place(structure: TableStructure) -> Callable[[bytes], int]:
     )
 
 
-@lru_cache(maxsize=1024)
+@lru_cache(maxsize=MOST_STRUCTURES)
 def compile_placed(
     structure: TableStructure, writable: tuple[str, ...], filled: Filled = ()
 ) -> Callable[[bytes], tuple[int, bytes]]:
@@ -309,7 +334,7 @@ def compile_placed(
     )
 
 
-@lru_cache(maxsize=1024)
+@lru_cache(maxsize=MOST_STRUCTURES)
 def compile_images(structure: TableStructure) -> Callable[[bytes], tuple[bytes | None, bytes | None]]:
     """Generate a function that returns the bytes of a value's after and before image, None for one that it lacks."""
 

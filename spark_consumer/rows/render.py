@@ -530,7 +530,7 @@ class TableRenderer:
 
     @cached_property
     def _of_key(self) -> Render:
-        return self._found(self.renderers.key, self.renderers.match_key)
+        return _bracketed(self.renderers.match_key) if self.plan.by_predicate else self.renderers.key
 
     @cached_property
     def _of_row(self) -> Render:

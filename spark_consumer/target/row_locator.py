@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from enum import Enum
 from functools import lru_cache
 
-from schemas.codegen import compile_function, indent
+from schemas.codegen import MOST_STRUCTURES, compile_function, indent
 from schemas.quote import quoted
 from schemas.sql.literals import Render, key_match, literal_lines, literal_names, tuple_text
 from schemas.structure import Column, TableStructure, WrittenColumn
@@ -119,7 +119,7 @@ class RowMatcher:
     match_new: Render
 
 
-@lru_cache(maxsize=1024)
+@lru_cache(maxsize=MOST_STRUCTURES)
 def compile_finder(structure: TableStructure, names: tuple[str, ...], exact: bool) -> RowMatcher:
     """Generate the finder of a structure.
 

@@ -15,7 +15,7 @@ from typing import Annotated, Any
 import structlog
 from pydantic import Field
 
-from schemas.codegen import compile_function, indent
+from schemas.codegen import MOST_STRUCTURES, compile_function, indent
 from schemas.errors import ConfigError
 from schemas.structure import Column, TableStructure
 from schemas.types import codec_of, with_tag
@@ -128,7 +128,7 @@ class RowFilter:
         return bits
 
 
-@lru_cache(maxsize=1024)
+@lru_cache(maxsize=MOST_STRUCTURES)
 def compile_filter(
     structure: TableStructure, rules: tuple[ExpressionRule, ...], collations: tuple[tuple[str, str], ...]
 ) -> RowFilter:

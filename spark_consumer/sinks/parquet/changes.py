@@ -11,6 +11,7 @@ from typing import Any
 import fastavro
 import pyarrow as pa
 
+from schemas.codegen import MOST_STRUCTURES
 from schemas.structure import Column, TableStructure
 from schemas.types import codec_of
 from schemas.types.json_type import Json
@@ -57,7 +58,7 @@ class FileColumns:
     documents: frozenset[str]
 
 
-@lru_cache(maxsize=512)
+@lru_cache(maxsize=MOST_STRUCTURES)
 def file_columns(structure: TableStructure) -> FileColumns:
     """Return the columns of a structure's rows in a file."""
     # The same as in the rows' Avro schema: an image without columns never occurs.
