@@ -59,8 +59,9 @@ def outcomes(process: Process, numbers: Iterable[int]) -> Iterator[Result]:
             return
 
 
-# Rendering is the interpreter's work. Side by side all runs would be rendered first, and then all be written: with this
-# one is written while the next is rendered.
+# Rendering is the interpreter's work: side by side the threads would only wait for each other, for each function that
+# is made for a table. And all runs would be rendered first, and then all be written: with this one is written while the
+# next is rendered.
 _rendering = threading.Lock()
 # They wait for Kafka and the downstream side by side, each with connections of its own.
 _threads = ThreadPoolExecutor(_MOST_THREADS, thread_name_prefix="task")
@@ -139,7 +140,9 @@ class SliceReader(SliceRows):
         source = self._source
 
         def process(number: int) -> Iterable[Result]:
-            return work(read_range(source, *parts[number], with_offsets=with_offsets))
+            rows = read_range(source, *parts[number], with_offsets=with_offsets)
+            with _rendering:
+                yield from work(rows)
 
         with self._explained(slice_):
             if count > _MANY_TASKS:
