@@ -21,7 +21,8 @@ from compose.kafka import Kafka
 from schemas.errors import StackError
 from schemas.gtid.sets import MysqlGtidSet
 
-_PATIENCE_S = 900.0
+# A replica on slow cores needs half an hour for six million row events.
+_PATIENCE_S = 7200.0
 #: between two questions whether all is there
 PAUSE_S = 0.1
 Ask = Callable[[str], list[tuple[Any, ...]]]
