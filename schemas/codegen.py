@@ -3,19 +3,58 @@
 from __future__ import annotations
 
 import linecache
-from collections import deque
-from collections.abc import Callable, Iterable
-from functools import lru_cache
+import threading
+from collections import OrderedDict, deque
+from collections.abc import Callable, Iterable, Sized
+from functools import lru_cache, wraps
 from types import CodeType
-from typing import Any
+from typing import Any, Concatenate, ParamSpec, Protocol, TypeVar
 
-#: Structures whose functions are kept. Tables are at work in turn, so with one more each would be made again each time.
-MOST_STRUCTURES = 10_000
+# Columns of structures of which each kind of functions is kept: some kilobytes for each. Tables are at work in turn, so
+# with one more than fits all would be made again each time.
+_MOST_COLUMNS = 100_000
 # The newest sources are kept, for tracebacks.
 _sources: deque[str] = deque()
 _MOST_SOURCES = 2_000
 # Characters of sources whose code is kept: tables of one structure, such as those of tenants, have the same.
 _SHORT_SOURCE = 100_000
+
+
+class _Structure(Protocol):
+    @property
+    def after_image(self) -> Sized: ...
+
+
+_S = TypeVar("_S", bound=_Structure)
+_P = ParamSpec("_P")
+_T = TypeVar("_T")
+
+
+def kept(make: Callable[Concatenate[_S, _P], _T]) -> Callable[Concatenate[_S, _P], _T]:
+    """Keep what a function makes for structures: for those that were used last, up to so many columns of all."""
+    made: OrderedDict[Any, tuple[int, _T]] = OrderedDict()
+    lock = threading.Lock()
+    columns = 0
+
+    @wraps(make)
+    def get(structure: _S, /, *args: _P.args, **kwargs: _P.kwargs) -> _T:
+        nonlocal columns
+        key = structure, args, tuple(kwargs.items())
+        with lock:
+            if (found := made.get(key)) is not None:
+                made.move_to_end(key)
+                return found[1]
+        new = len(structure.after_image) + 1, make(structure, *args, **kwargs)
+        with lock:
+            # Another thread may have made it too.
+            columns -= made.pop(key, (0,))[0]
+            made[key] = new
+            columns += new[0]
+            while columns > _MOST_COLUMNS and len(made) > 1:
+                columns -= made.popitem(last=False)[1][0]
+        return new[1]
+
+    return get
 
 
 def indent(lines: Iterable[str], levels: int = 1) -> list[str]:

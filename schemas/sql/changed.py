@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
-from functools import lru_cache
 from typing import TYPE_CHECKING, NamedTuple
 
-from schemas.codegen import MOST_STRUCTURES
+from schemas.codegen import kept
 from schemas.sql.parameters import fields_of
 from schemas.structure import TableStructure
 from schemas.types import codec_of
@@ -48,7 +47,7 @@ class ChangedColumns(NamedTuple):
 Compare = Callable[[Sequence[bytes], Sequence[bytes], Collection[int]], ChangedColumns]
 
 
-@lru_cache(maxsize=MOST_STRUCTURES)
+@kept
 def compile_comparison(structure: TableStructure) -> Compare:
     """Return a function for rows of one structure, whose images have all columns.
 

@@ -8,12 +8,12 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from functools import cached_property, lru_cache
+from functools import cached_property
 from typing import Any, NamedTuple
 
 import fastavro
 
-from schemas.codegen import MOST_STRUCTURES, compile_function, indent
+from schemas.codegen import compile_function, indent, kept
 from schemas.quote import quoted
 from schemas.structure import Column, TableStructure
 from schemas.types import codec_of, literal_constants, with_tag
@@ -271,7 +271,7 @@ def _skip_after(structure: TableStructure) -> list[str]:
     return [f"p = {AFTER_AT + 1}", f"if v[{AFTER_AT}]:", *indent(read or ["pass"])]
 
 
-@lru_cache(maxsize=MOST_STRUCTURES)
+@kept
 def source_reader(structure: TableStructure) -> Callable[[bytes], RowSource]:
     """Return a reader of the `source` record in a structure's values (too slow for every row)."""
     schema = fastavro.parse_schema(json.loads(row_schema(structure).text))
@@ -282,7 +282,7 @@ def source_reader(structure: TableStructure) -> Callable[[bytes], RowSource]:
     return source
 
 
-@lru_cache(maxsize=MOST_STRUCTURES)
+@kept
 def compile_renderers(
     structure: TableStructure,
     writable: tuple[str, ...],
@@ -302,7 +302,7 @@ def place_lines() -> list[str]:
     return ["p += 1", *read_lines("m"), *read_lines("e"), "place = e << 40 | m"]
 
 
-@lru_cache(maxsize=MOST_STRUCTURES)
+@kept
 def compile_place(structure: TableStructure) -> Callable[[bytes], int]:
     """Generate a function that returns a row's place in the log, see ``place_lines``."""
     body = [*_skip_after(structure), *place_lines(), "return place"]
@@ -311,7 +311,7 @@ def compile_place(structure: TableStructure) -> Callable[[bytes], int]:
     )
 
 
-@lru_cache(maxsize=MOST_STRUCTURES)
+@kept
 def compile_placed(
     structure: TableStructure, writable: tuple[str, ...], filled: Filled = ()
 ) -> Callable[[bytes], tuple[int, bytes]]:
@@ -334,7 +334,7 @@ def compile_placed(
     )
 
 
-@lru_cache(maxsize=MOST_STRUCTURES)
+@kept
 def compile_images(structure: TableStructure) -> Callable[[bytes], tuple[bytes | None, bytes | None]]:
     """Generate a function that returns the bytes of a value's after and before image, None for one that it lacks."""
 

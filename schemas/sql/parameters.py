@@ -7,10 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
 from typing import TYPE_CHECKING, NamedTuple
 
-from schemas.codegen import MOST_STRUCTURES, compile_function, indent
+from schemas.codegen import compile_function, indent, kept
 from schemas.sql.literals import Filled, literal_lines, literal_names, place_lines
 from schemas.structure import Column, TableStructure
 from schemas.types import codec_of, union_tags, with_tag
@@ -93,7 +92,7 @@ def _nulls(masks: Sequence[int], count: int) -> bytes:
     return b"".join(parts)[:size]
 
 
-@lru_cache(maxsize=MOST_STRUCTURES)
+@kept
 def compile_parameters(
     structure: TableStructure, writable: tuple[str, ...], filled: Filled = ()
 ) -> Parameters:

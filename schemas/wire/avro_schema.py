@@ -6,14 +6,13 @@ import io
 import json
 import re
 from dataclasses import dataclass
-from functools import lru_cache
 from hashlib import blake2b
 from typing import Any
 
 import fastavro
 from fastavro.schema import to_parsing_canonical_form
 
-from schemas.codegen import MOST_STRUCTURES
+from schemas.codegen import kept
 from schemas.structure import Column, TableStructure
 from schemas.types import avro_type
 from schemas.wire.rows import HEADER_SIZE, value_header
@@ -111,7 +110,7 @@ class RowSchema:
         return value_header(self.fingerprint)
 
 
-@lru_cache(maxsize=MOST_STRUCTURES)
+@kept
 def row_schema(structure: TableStructure) -> RowSchema:
     """Return the Avro schema of a structure's rows and its CRC-64-AVRO fingerprint, little-endian as on the wire."""
     schema = envelope(structure)

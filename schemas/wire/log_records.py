@@ -22,7 +22,6 @@ from hashlib import blake2b
 from typing import TYPE_CHECKING
 
 from schemas import names
-from schemas.codegen import MOST_STRUCTURES
 from schemas.ddl.classify import classify
 from schemas.ddl.kinds import Category
 from schemas.ddl.lexer import FLAVORS, Flavor
@@ -188,7 +187,7 @@ def structure_of(version: StructureVersion, at: At | None = None) -> TableStruct
         raise no_record(at, f"the structure {version.fingerprint} is not valid", error, where) from error
 
 
-@lru_cache(maxsize=MOST_STRUCTURES)
+@lru_cache(maxsize=4096)
 def _structure(db: str, table: str, fingerprint: str, text: str, avro_schema: str) -> TableStructure:
     structure = TableStructure.from_json(text)
     if (structure.db, structure.table) != (db, table):

@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from functools import lru_cache
 from typing import Any
 
-from schemas.codegen import MOST_STRUCTURES, compile_function, indent
+from schemas.codegen import compile_function, indent, kept
 from schemas.structure import Column, TableStructure
 from schemas.wire.avro_schema import AFTER_AT, OP_AT
 from schemas.wire.row_columns import SKIP_NAMES, skip_lines
 from schemas.wire.rows import key_prefix
 
 
-@lru_cache(maxsize=MOST_STRUCTURES)
+@kept
 def compile_check(structure: TableStructure) -> Callable[[bytes, bytes], None]:
     """Generate a function of a record's key and its value with a header of ``HEADER_SIZE`` bytes.
 

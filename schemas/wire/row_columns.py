@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from functools import lru_cache
 from typing import Any
 
-from schemas.codegen import MOST_STRUCTURES, compile_function, indent
+from schemas.codegen import compile_function, indent, kept
 from schemas.structure import Column, TableStructure
 from schemas.types import codec_of, union_tags
 from schemas.types.json_avro import read_typed
@@ -28,7 +27,7 @@ _SKIP = {
 }
 
 
-@lru_cache(maxsize=MOST_STRUCTURES)
+@kept
 def compile_offsets(structure: TableStructure) -> Callable[[bytes], list[int]]:
     """Generate a function of a value with a header of ``HEADER_SIZE`` bytes and an after image.
 
@@ -39,7 +38,7 @@ def compile_offsets(structure: TableStructure) -> Callable[[bytes], list[int]]:
     return _offsets(structure, lines, structure.after_image)
 
 
-@lru_cache(maxsize=MOST_STRUCTURES)
+@kept
 def compile_before_offsets(structure: TableStructure) -> Callable[[bytes], list[int]]:
     """Generate the same function for the before image."""
     skipped = [line for column in structure.after_image for line in skip_lines(column)]

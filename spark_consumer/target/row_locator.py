@@ -9,9 +9,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import Enum
-from functools import lru_cache
 
-from schemas.codegen import MOST_STRUCTURES, compile_function, indent
+from schemas.codegen import compile_function, indent, kept
 from schemas.quote import quoted
 from schemas.sql.literals import Render, key_match, literal_lines, literal_names, tuple_text
 from schemas.structure import Column, TableStructure, WrittenColumn
@@ -119,7 +118,7 @@ class RowMatcher:
     match_new: Render
 
 
-@lru_cache(maxsize=MOST_STRUCTURES)
+@kept
 def compile_finder(structure: TableStructure, names: tuple[str, ...], exact: bool) -> RowMatcher:
     """Generate the finder of a structure.
 

@@ -9,13 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
-from functools import lru_cache, partial
+from functools import partial
 from typing import Annotated, Any
 
 import structlog
 from pydantic import Field
 
-from schemas.codegen import MOST_STRUCTURES, compile_function, indent
+from schemas.codegen import compile_function, indent, kept
 from schemas.errors import ConfigError
 from schemas.structure import Column, TableStructure
 from schemas.types import codec_of, with_tag
@@ -128,7 +128,7 @@ class RowFilter:
         return bits
 
 
-@lru_cache(maxsize=MOST_STRUCTURES)
+@kept
 def compile_filter(
     structure: TableStructure, rules: tuple[ExpressionRule, ...], collations: tuple[tuple[str, str], ...]
 ) -> RowFilter:

@@ -5,13 +5,12 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
 from typing import Any
 
 import fastavro
 import pyarrow as pa
 
-from schemas.codegen import MOST_STRUCTURES
+from schemas.codegen import kept
 from schemas.structure import Column, TableStructure
 from schemas.types import codec_of
 from schemas.types.json_type import Json
@@ -58,7 +57,7 @@ class FileColumns:
     documents: frozenset[str]
 
 
-@lru_cache(maxsize=MOST_STRUCTURES)
+@kept
 def file_columns(structure: TableStructure) -> FileColumns:
     """Return the columns of a structure's rows in a file."""
     # The same as in the rows' Avro schema: an image without columns never occurs.

@@ -83,3 +83,30 @@ def test_only_functions_that_are_needed_are_made(made: list[str]) -> None:
     found = render(_plan([structure]), _rows([delete(structure, ROW)]))
     assert any(isinstance(one, Deletes) for one in found)
     assert made == ["<key of few.t>"]
+
+
+def test_what_was_not_used_for_longest_is_made_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(codegen, "_MOST_COLUMNS", 3 * (len(COLUMNS) + 1))
+    made: list[tuple[str, int]] = []
+
+    @codegen.kept
+    def make(structure: TableStructure, number: int = 0) -> tuple[str, int]:
+        made.append((structure.table, number))
+        return made[-1]
+
+    a, b, c = (TableStructure("d", name, COLUMNS, ("id",)) for name in "abc")
+    assert [make(a), make(b), make(a, 1), make(a), make(a, number=1)] == [
+        ("a", 0), ("b", 0), ("a", 1), ("a", 0), ("a", 1)
+    ]  # fmt: skip
+    assert made == [("a", 0), ("b", 0), ("a", 1), ("a", 1)]
+    made.clear()
+    # b went before, and now what was made of a and 1.
+    assert [make(a), make(c), make(a), make(a, 1)] == [("a", 0), ("c", 0), ("a", 0), ("a", 1)]
+    assert made == [("c", 0), ("a", 1)]
+    # Rows without an after image need little.
+    none = replace(a, after_columns=())
+    assert [make(none), make(a), make(none)] == [("a", 0)] * 3
+    assert made == [("c", 0), ("a", 1), ("a", 0)]
+    # One alone is kept, however large.
+    wide = TableStructure("d", "wide", tuple(integer(f"c{number}") for number in range(100)), ("c0",))
+    assert make(wide) is make(wide)
