@@ -105,6 +105,16 @@ def read_range(source: TopicReader, part: OffsetRange, share: KeySubset, *, with
     return RangeRows(keys, values, part.partition, offsets)
 
 
+def worked(work: Work, found: Iterable[RangeRows]) -> Iterator[Result]:
+    """Yield the results of ``work``, which other threads do not do meanwhile.
+
+    A task refers to this function and not to the lock, because a task is pickled for the executors.
+    """
+    with _rendering:
+        for rows in found:
+            yield from work(rows)
+
+
 class SliceReader(SliceRows):
     """Reads offset ranges of a topic, each in one task, or in several if it has many rows.
 
@@ -140,9 +150,7 @@ class SliceReader(SliceRows):
         source = self._source
 
         def process(number: int) -> Iterable[Result]:
-            rows = read_range(source, *parts[number], with_offsets=with_offsets)
-            with _rendering:
-                yield from work(rows)
+            return worked(work, [read_range(source, *parts[number], with_offsets=with_offsets)])
 
         with self._explained(slice_):
             if count > _MANY_TASKS:
@@ -160,9 +168,7 @@ class SliceReader(SliceRows):
             run = runs[number]
             every = KeySubset(0, 1, run.rows)
             found = [read_range(source, part, every, with_offsets=False) for part in run.ranges]
-            with _rendering:
-                results = [result for rows in found for result in work(rows)]
-            return then(run, results)
+            return then(run, list(worked(work, found)))
 
         with self._explained(slice_):
             found = self._run(slice_, len(runs), most, process, waits=True)

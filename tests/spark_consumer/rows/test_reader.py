@@ -2,20 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from itertools import pairwise
+from typing import Any
 
 import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from pyspark import cloudpickle
 
+from schemas.compiled.code import CompiledCode, no_folder
 from schemas.errors import DownstreamError
+from schemas.wire.epoch import OffsetRange, TableTouched
+from spark_consumer.epochs.fetch import ALL_KEYS, KeySubset, TopicReader
 from spark_consumer.epochs.slices import LoggedEpoch, Slice
 from spark_consumer.rows.executors import SCHEMA, decoded, task
-from spark_consumer.rows.reader import InvalidRecord
+from spark_consumer.rows.reader import Executors, InvalidRecord, Process, SliceReader
+from spark_consumer.rows.render import tally
 from spark_consumer.rows.results import Result, RowTally, TaskFailure
-from spark_consumer.rows.slice_rows import runs_of
+from spark_consumer.rows.slice_rows import RangeRows, runs_of
 from tests.support.epochs.records import epoch_record
 
 
@@ -49,3 +55,40 @@ def test_runs_are_all_epochs_in_their_order(rows: list[int]) -> None:
     # Two that follow each other are never small enough to be one.
     for left, right in pairwise(runs):
         assert left.rows + right.first.rows > 50_000
+
+
+class _Rows(TopicReader):
+    """Has one row in each range."""
+
+    def read(
+        self, offset_range: OffsetRange, subset: KeySubset = ALL_KEYS, offsets: list[int] | None = None
+    ) -> tuple[list[bytes], list[bytes]]:
+        return [b"key"], [b"value %d" % offset_range.partition]
+
+
+def _work(rows: RangeRows) -> Iterable[Result]:
+    yield tally(rows.values)
+
+
+def _then(run: Slice, results: Sequence[Result]) -> Iterable[Result]:
+    yield from results
+
+
+def test_tasks_can_be_sent_to_executors() -> None:
+    """Spark pickles them, with all that they refer to."""
+
+    def sent(numbers: int, most: int, process: Process) -> list[Result]:
+        del most
+        there = cloudpickle.loads(cloudpickle.dumps(process))
+        return [result for number in range(numbers) for result in there(number)]
+
+    executors = Executors()
+    executors.use(sent)
+    log: Any = None
+    reader = SliceReader(executors, _Rows("h:1", "rows", "g"), log, CompiledCode("test", no_folder))
+    ranges = tuple(OffsetRange(partition, 0, 10_000) for partition in range(2))
+    tables = (TableTouched("d", "t", "0", 20_000, 0, 0),)
+    slice_ = Slice((LoggedEpoch(epoch_record(1, rows=20_000, ranges=ranges, tables=tables), 1),))
+    wanted = [tally([b"value %d" % partition]) for partition in range(2)]
+    assert reader.results(slice_, _work) == wanted
+    assert reader.results_of_runs(slice_, 2, _work, _then) == wanted
