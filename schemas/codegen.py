@@ -1,4 +1,4 @@
-"""Compiles generated lines into a function, and keeps the source for tracebacks and profilers."""
+"""Compiles generated lines into functions, and keeps them, and their sources for tracebacks and profilers."""
 
 from __future__ import annotations
 
