@@ -1,4 +1,7 @@
-"""The consumer on a Spark cluster of two workers, each with an executor: the same result, also if one is killed."""
+"""The consumer on a Spark cluster of two workers, each with an executor: the same result, also if one is killed.
+
+The log begins with a copy, whose rows the executors read in runs.
+"""
 
 from __future__ import annotations
 
@@ -21,6 +24,7 @@ pytestmark = pytest.mark.servers
 # More rows than a slice that the driver reads itself.
 _ROWS = 24_000
 _SECRET = secrets.token_hex(16)
+_DEEP = "SET cte_max_recursion_depth = 1000000"
 
 
 @pytest.fixture
@@ -39,17 +43,21 @@ def on_cluster(river: River, cluster: SparkCluster) -> None:
         "max-batch-rows = 100", "max-batch-rows = 100000"
     )
     settings = {"master": cluster.master, "authenticate.secret": _SECRET, "executor.memory": "512m"}
+    text = text.replace('start = "earliest"', 'start = "copy"')
     lines = "".join(f'"spark.{name}" = "{value}"\n' for name, value in settings.items())
     river.config.write_text(f"{text}\ndirect = false\n{lines}")
+
+
+def numbers(begin: int, end: int) -> str:
+    return f"WITH RECURSIVE n (i) AS (SELECT {begin} UNION ALL SELECT i + 1 FROM n WHERE i < {end - 1})"
 
 
 def write(upstream: Database, begin: int) -> None:
     """Insert many rows, change most of them, and let unique values change hands."""
     end = begin + _ROWS
-    numbers = f"WITH RECURSIVE n (i) AS (SELECT {begin} UNION ALL SELECT i + 1 FROM n WHERE i < {end - 1})"
     upstream.execute(
-        "SET cte_max_recursion_depth = 1000000",
-        f"INSERT INTO d.t (id, u, v) {numbers} SELECT i, i, REPEAT('x', i % 90) FROM n",
+        _DEEP,
+        f"INSERT INTO d.t (id, u, v) {numbers(begin, end)} SELECT i, i, REPEAT('x', i % 90) FROM n",
         f"UPDATE d.t SET v = CONCAT(v, 'y') WHERE id >= {begin} AND id % 3 = 0",
         f"DELETE FROM d.t WHERE id >= {begin} AND id % 7 = 0",
         f"UPDATE d.t SET u = -u WHERE id >= {begin} AND id % 5 = 0",
@@ -73,10 +81,13 @@ def test_two_executors_share_the_work_and_one_may_die(
     river = River(tmp_path, upstream, downstream, kafka)
     on_cluster(river, cluster)
     upstream.execute(
+        _DEEP,
         "CREATE DATABASE d",
         "CREATE TABLE d.t (id INT PRIMARY KEY, u INT UNIQUE, v VARCHAR(100))",
         "CREATE TABLE d.plain (id INT PRIMARY KEY, v VARCHAR(100))",
+        f"CREATE TABLE d.copied (id INT PRIMARY KEY) {numbers(0, _ROWS)} SELECT i AS id FROM n",
     )
+    assert river.run("produce", "--until-caught-up") == 0, river.talk()
     write(upstream, 0)
     river.catch_up()
     river.assert_equal()
