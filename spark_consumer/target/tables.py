@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
@@ -79,35 +79,49 @@ class _Facts(NamedTuple):
     order: str = ""
 
     def read(self, session: Session, names: Iterable[QualifiedName]) -> dict[QualifiedName, list[Row]]:
-        """Return the rows of each table."""
+        """Return the rows of each table, in ``order``."""
         wanted = list(names)
         # A MariaDB server opens all tables of a database unless the query names one of them.
         if len(wanted) < _MANY or session.flavor == "mariadb":
             return {name: self._of_one(session, name) for name in wanted}
         found: dict[QualifiedName, list[Row]] = {name: [] for name in wanted}
-        by_db: dict[str, list[str]] = {}
-        for db, table in wanted:
-            by_db.setdefault(db, []).append(table)
-        for db, tables in by_db.items():
-            for first in range(0, len(tables), _TOGETHER):
-                for row in self._of_several(session, db, tables[first : first + _TOGETHER]):
-                    name = (db, _text(row[0]))
-                    if name not in found:
-                        # The server does not distinguish upper and lower case.
-                        return {name: self._of_one(session, name) for name in wanted}
-                    found[name].append(row)
+        for dbs, tables in _products(wanted):
+            condition = f"{self.db} IN ({_marks(dbs)}) AND {self.table} IN ({_marks(tables)})"
+            for db, table, *row in self._rows(
+                session, f"{self.db}, {self.table}, ", condition, (*dbs, *tables)
+            ):
+                name = (_text(db), _text(table))
+                if name not in found:
+                    # The server does not distinguish upper and lower case.
+                    return {name: self._of_one(session, name) for name in wanted}
+                found[name].append(tuple(row))
         return found
 
     def _of_one(self, session: Session, name: QualifiedName) -> list[Row]:
-        return self._rows(session, f"{self.db} = %s AND {self.table} = %s", name)
+        return self._rows(session, "", f"{self.db} = %s AND {self.table} = %s", name)
 
-    def _of_several(self, session: Session, db: str, tables: Sequence[str]) -> list[Row]:
-        marks = ", ".join(["%s"] * len(tables))
-        return self._rows(session, f"{self.db} = %s AND {self.table} IN ({marks})", (db, *tables))
-
-    def _rows(self, session: Session, condition: str, args: Row) -> list[Row]:
+    def _rows(self, session: Session, names: str, condition: str, args: Row) -> list[Row]:
         order = f" ORDER BY {self.order}" if self.order else ""
-        return session.rows(f"SELECT {self.table}, {self.select} {condition}{order}", args)
+        return session.rows(f"SELECT {names}{self.select} {condition}{order}", args)
+
+
+def _products(names: Sequence[QualifiedName]) -> Iterator[tuple[Sequence[str], Sequence[str]]]:
+    """Yield databases and the names of tables that are wanted of each: of one database, or one name of many.
+
+    Tenants have a database each, with the same tables.
+    """
+    side = int(len({db for db, _ in names}) > len({table for _, table in names}))
+    groups: dict[str, list[str]] = {}
+    for name in names:
+        groups.setdefault(name[side], []).append(name[1 - side])
+    for one, others in groups.items():
+        for first in range(0, len(others), _TOGETHER):
+            part = others[first : first + _TOGETHER]
+            yield (part, [one]) if side else ([one], part)
+
+
+def _marks(values: Sequence[str]) -> str:
+    return ", ".join(["%s"] * len(values))
 
 
 _COLUMNS = _Facts(
@@ -186,11 +200,11 @@ def _table(
             raise crashed(name, text, Where(table=".".join(name))) from text
         raise text
     triggers = _triggers(trigger_rows)
-    kind, engine, transactions = (str(value or "") for value in (kinds[0][1:] if kinds else ("", "", "")))
+    kind, engine, transactions = (str(value or "") for value in (kinds[0] if kinds else ("", "", "")))
     is_related = (name[0].lower(), name[1].lower()) in in_family
     return TargetTable(
         name,
-        tuple(_with_members(session, name, _column(session.flavor, *row[1:])) for row in columns),
+        tuple(_with_members(session, name, _column(session.flavor, *row)) for row in columns),
         _keys(keys),
         is_related,
         triggers,
@@ -378,7 +392,7 @@ def _is_generated(extra: str) -> bool:
 
 def _keys(rows: Iterable[Row]) -> tuple[UniqueKey, ...]:
     parts: dict[str, list[TargetKeyPart]] = {}
-    for _, index, column, length, nullable in rows:
+    for index, column, length, nullable in rows:
         part = TargetKeyPart(column.lower() if column else None, length, nullable == "YES")
         parts.setdefault(index, []).append(part)
     in_order = sorted(parts, key=lambda index: (index != "PRIMARY", index))
@@ -391,7 +405,7 @@ def triggers_of(session: Session, name: QualifiedName) -> tuple[Trigger, ...]:
 
 
 def _triggers(rows: Iterable[Row]) -> tuple[Trigger, ...]:
-    return tuple(Trigger(*map(_text, row[1:])) for row in rows)
+    return tuple(Trigger(*map(_text, row)) for row in rows)
 
 
 def _foreign_keys(session: Session) -> list[tuple[QualifiedName, QualifiedName, bool]]:

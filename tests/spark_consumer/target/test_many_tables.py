@@ -58,6 +58,33 @@ def test_tables_read_together_are_those_read_by_themselves(server: Database) -> 
         assert len(set(found.values())) > COUNT
 
 
+def test_tables_of_many_databases_are_read_by_their_names(
+    downstream_mysql: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Tenants: as many queries as there are names of tables, not as databases."""
+    dbs = [f"tenant{n}" for n in range(25)]
+    names = [(db, table) for db in dbs for table in ("t", "u")]
+    create = [f"CREATE DATABASE {db}" for db in dbs]
+    create += [f"CREATE TABLE {db}.{table} (id INT PRIMARY KEY, c{db} INT UNIQUE)" for db, table in names]
+    create += ["CREATE TRIGGER tenant7.g BEFORE INSERT ON tenant7.u FOR EACH ROW SET @a = 1"]
+    asked: list[str] = []
+    try:
+        downstream_mysql.execute(*create)
+        with closing(connect(ServerUrl.parse(downstream_mysql.url()))) as session:
+            one_by_one = {name: read_table(session, name) for name in names}
+            ask = session.rows
+            monkeypatch.setattr(session, "rows", lambda sql, *args: (asked.append(sql), ask(sql, *args))[1])
+            # Of tenant3 one table is not asked for, and of tenant5 one is gone.
+            downstream_mysql.execute("DROP TABLE tenant5.t")
+            one_by_one["tenant5", "t"] = None
+            del one_by_one["tenant3", "u"]
+            assert read_tables(session, list(one_by_one), frozenset()) == one_by_one
+    finally:
+        downstream_mysql.execute(*(f"DROP DATABASE IF EXISTS {db}" for db in dbs))
+    about = [sql for sql in asked if "information_schema" in sql]
+    assert len(about) == 4 * 2
+
+
 @pytest.mark.parametrize("server", ["downstream_mysql", "downstream_mariadb"], indirect=True)
 def test_tables_locked_together_are_not_altered(server: Database) -> None:
     names = _make(server)
