@@ -34,6 +34,9 @@ _ABSENT = frozenset({1049, 1146})
 _COUNTER = re.compile(r" AUTO_INCREMENT=\d+")
 #: tables from which on one query is made for several of them, and as many at most
 _MANY, _TOGETHER = 20, 200
+#: the same of information_schema. MariaDB looks at all names of a database's tables, each in 1 µs, unless the query is
+#: about one table, which takes 0.1 to 1.4 ms.
+_MANY_FACTS: dict[Flavor, int] = {"mysql": _MANY, "mariadb": 100}
 # Constants in MariaDB's spelling: NULL, quoted text, numbers, bits. Everything else is an expression.
 _CONSTANT = re.compile(
     r"NULL|\w*'(?:[^'\\]|''|\\.)*'|[-+]?[0-9.]+(?:e[-+]?[0-9]+)?", re.IGNORECASE | re.DOTALL
@@ -81,20 +84,21 @@ class _Facts(NamedTuple):
     def read(self, session: Session, names: Iterable[QualifiedName]) -> dict[QualifiedName, list[Row]]:
         """Return the rows of each table, in ``order``."""
         wanted = list(names)
-        # A MariaDB server opens all tables of a database unless the query names one of them.
-        if len(wanted) < _MANY or session.flavor == "mariadb":
+        if len(wanted) < _MANY_FACTS[session.flavor]:
             return {name: self._of_one(session, name) for name in wanted}
         found: dict[QualifiedName, list[Row]] = {name: [] for name in wanted}
         for dbs, tables in _products(wanted):
+            its = {(db, table) for db in dbs for table in tables}
             condition = f"{self.db} IN ({_marks(dbs)}) AND {self.table} IN ({_marks(tables)})"
-            for db, table, *row in self._rows(
-                session, f"{self.db}, {self.table}, ", condition, (*dbs, *tables)
-            ):
+            names_first = f"{self.db}, {self.table}, "
+            for db, table, *row in self._rows(session, names_first, condition, (*dbs, *tables)):
                 name = (_text(db), _text(table))
                 if name not in found:
                     # The server does not distinguish upper and lower case.
                     return {name: self._of_one(session, name) for name in wanted}
-                found[name].append(tuple(row))
+                # MariaDB's query does not either, even if its names do.
+                if name in its:
+                    found[name].append(tuple(row))
         return found
 
     def _of_one(self, session: Session, name: QualifiedName) -> list[Row]:

@@ -11,9 +11,12 @@ import pytest
 
 from compose.databases import Database
 from schemas.access.server_url import ServerUrl
+from spark_consumer.target import tables
 from spark_consumer.target.session import Row, Session, closing, connect
 from spark_consumer.target.table import TargetTable
 from spark_consumer.target.tables import TableAltered, TargetCatalog, lock_tables, read_table, read_tables
+
+pytestmark = pytest.mark.servers
 
 #: databases whose names differ in case only, where the server distinguishes them
 DBS = ("many_tables", "Many_Tables")
@@ -46,8 +49,11 @@ def _make(server: Database) -> list[tuple[str, str]]:
 
 
 @pytest.mark.parametrize("server", ["downstream_mysql", "downstream_mariadb"], indirect=True)
-def test_tables_read_together_are_those_read_by_themselves(server: Database) -> None:
+def test_tables_read_together_are_those_read_by_themselves(
+    server: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
     names = _make(server)
+    monkeypatch.setattr(tables, "_MANY_FACTS", dict.fromkeys(("mysql", "mariadb"), 20))
     wanted = [*names, (DBS[0], "v"), (DBS[0], "gone"), ("gone", "t0")]
     with closing(connect(ServerUrl.parse(server.url()))) as session:
         together = TargetCatalog().load(session, wanted)
@@ -58,29 +64,31 @@ def test_tables_read_together_are_those_read_by_themselves(server: Database) -> 
         assert len(set(found.values())) > COUNT
 
 
+@pytest.mark.parametrize("flavor", ["mysql", "mariadb"])
 def test_tables_of_many_databases_are_read_by_their_names(
-    downstream_mysql: Database, monkeypatch: pytest.MonkeyPatch
+    flavor: str, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Tenants: as many queries as there are names of tables, not as databases."""
-    dbs = [f"tenant{n}" for n in range(25)]
+    server: Database = request.getfixturevalue(f"downstream_{flavor}")
+    dbs = [f"tenant{n}" for n in range(60)]
     names = [(db, table) for db in dbs for table in ("t", "u")]
     create = [f"CREATE DATABASE {db}" for db in dbs]
     create += [f"CREATE TABLE {db}.{table} (id INT PRIMARY KEY, c{db} INT UNIQUE)" for db, table in names]
     create += ["CREATE TRIGGER tenant7.g BEFORE INSERT ON tenant7.u FOR EACH ROW SET @a = 1"]
     asked: list[str] = []
     try:
-        downstream_mysql.execute(*create)
-        with closing(connect(ServerUrl.parse(downstream_mysql.url()))) as session:
+        server.execute(*create)
+        with closing(connect(ServerUrl.parse(server.url()))) as session:
             one_by_one = {name: read_table(session, name) for name in names}
             ask = session.rows
             monkeypatch.setattr(session, "rows", lambda sql, *args: (asked.append(sql), ask(sql, *args))[1])
             # Of tenant3 one table is not asked for, and of tenant5 one is gone.
-            downstream_mysql.execute("DROP TABLE tenant5.t")
+            server.execute("DROP TABLE tenant5.t")
             one_by_one["tenant5", "t"] = None
             del one_by_one["tenant3", "u"]
             assert read_tables(session, list(one_by_one), frozenset()) == one_by_one
     finally:
-        downstream_mysql.execute(*(f"DROP DATABASE IF EXISTS {db}" for db in dbs))
+        server.execute(*(f"DROP DATABASE IF EXISTS {db}" for db in dbs))
     about = [sql for sql in asked if "information_schema" in sql]
     assert len(about) == 4 * 2
 
@@ -89,8 +97,8 @@ def test_tables_of_many_databases_are_read_by_their_names(
 def test_tables_locked_together_are_not_altered(server: Database) -> None:
     names = _make(server)
     with closing(connect(ServerUrl.parse(server.url()))) as session:
-        tables = TargetCatalog().load(session, names)
-        definitions = {name: table.definition for name, table in tables.items() if table is not None}
+        loaded = TargetCatalog().load(session, names)
+        definitions = {name: table.definition for name, table in loaded.items() if table is not None}
         session.execute("BEGIN")
         lock_tables(session, definitions)
         with server.connect() as other, other.cursor() as cursor:
