@@ -348,10 +348,9 @@ def _created(
     if not cursor.take("("):
         raise Unparsable("a table without a list of columns")
     # The table's own character set stands behind the columns that take it over.
-    versioned = session.flavor == "mariadb" and keeps_history(
-        [token.key for token in _behind_columns(cursor, session).rest()]
-    )
-    charset = _charset_option(_behind_columns(cursor, session), session, charset, charset)
+    options = list(_behind_columns(cursor, session).rest())
+    versioned = session.flavor == "mariadb" and keeps_history([token.key for token in options])
+    charset = _charset_option(cursor.over(options), session, charset, charset)
     table = TableDefinition((), (), charset)
     columns: list[ColumnDefinition] = []
     keys: list[KeyDefinition] = []

@@ -82,7 +82,8 @@ class Cursor:
 
     def at(self, *keys: str) -> bool:
         """Whether the next tokens are exactly these unquoted words or signs."""
-        return all(self.peek(i).key == key for i, key in enumerate(keys))
+        # Most are not.
+        return self.peek().key == keys[0] and all(self.peek(i).key == key for i, key in enumerate(keys))
 
     def take(self, *keys: str) -> bool:
         """Read these words or signs if they are next. Returns whether they were."""
