@@ -13,11 +13,12 @@ The protocol, in order:
    Before that, the position gets the DDL's statements and a snapshot of their objects, in a transaction of its own;
    after an interruption these and the ledger show what is left to do (``spark_consumer.apply.ddl.outcome``). If a DDL
    becomes several statements, each has its own number, intent and lock.
-5. Lock the tables against DDL and check that they are those of the plan, and that none of their triggers changes
-   replicated rows (``side_writes.py``; for parts, before step 1). Then run DELETEs for all tables, INSERTs, and the
-   statements of tables in the upstream's order. Each must change exactly the rows in the log. A large transaction
-   comes in runs of its rows, and all this is done for each of them. A slice in parts has no rows left here. Then write
-   the rows of tables without transactions on a second connection (``nontransactional.py``).
+5. Lock tables against DDL and check that they are those of the plan, and that none of their triggers changes
+   replicated rows (``side_writes.py``; for parts, before step 1). Then run their DELETEs, INSERTs and changes in place.
+   So it goes on with the next tables, 200 at a time, and last with the statements of tables in the upstream's order.
+   Each must change exactly the rows in the log. A large transaction comes in runs of its rows, and all this is done for
+   each of them. A slice in parts has no rows left here. Then write the rows of tables without transactions on a second
+   connection (``nontransactional.py``); these tables were locked first.
 6. Move the position, with the marks of tables without transactions and the rows of the workers; write the audit row;
    COMMIT.
 7. If the connection is lost, also during COMMIT, a new one reads the position, which shows what happened.
@@ -33,7 +34,7 @@ import pymysql
 import structlog
 
 from schemas.crashpoints import reached
-from schemas.errors import DDL, EventId, TailraceError
+from schemas.errors import DDL, EventId, TailraceError, Where
 from schemas.tables import QualifiedName
 from spark_consumer.apply import copied, executor_sessions, nontransactional
 from spark_consumer.apply.connection import Connection
@@ -63,11 +64,12 @@ from spark_consumer.ddl.online_tables import OnlineTables
 from spark_consumer.epochs.position import Position
 from spark_consumer.epochs.slices import Slice
 from spark_consumer.plan.counters import NOTHING_COUNTED, Applied
+from spark_consumer.plan.plan import TablePlan
 from spark_consumer.plan.refusal import RowRefused
 from spark_consumer.rules.channel import ChannelKey
 from spark_consumer.rules.config import ConsumerConfig
 from spark_consumer.target.session import Session, transaction
-from spark_consumer.target.tables import TableAltered, lock_tables
+from spark_consumer.target.tables import TOGETHER, TableAltered, lock_tables
 
 _PLANS = 5
 _log = structlog.get_logger()
@@ -278,12 +280,18 @@ class Applier:
 
     def _write(self, made: PreparedRows, before: Position) -> None:
         """Step 5, for rows that no worker has written."""
-        session, where = self.session, made.slice_.where
-        lock_tables(session, {name: table.definition for name, table in made.tables.items()})
-        self._side_writes.check_tables(session, made.tables, where)
-        write(session, made.writes, where)
+        where = made.slice_.where
+        self._hold(made.beside.tables, where)
+        for part in made.writes.divided(TOGETHER):
+            # The server still has their tables open when it writes to them.
+            self._hold(part.tables, where)
+            write(self.session, part, where)
         if any(one.steps for one in made.nontransactional):
             self._write_beside(made, before)
+
+    def _hold(self, tables: Mapping[QualifiedName, TablePlan], where: Where) -> None:
+        lock_tables(self.session, {name: table.definition for name, table in tables.items()})
+        self._side_writes.check_tables(self.session, tables, where)
 
     def _write_runs(self, prepared: PreparedRuns, before: Position) -> PreparedRows:
         """Write a large transaction run by run; return what is left to do."""

@@ -92,6 +92,24 @@ class Writes:
         tables = [*merged, *(one.table for one in self.ordered)]
         return {table.target_name: table for table in tables if table.definition}
 
+    def divided(self, most: int) -> Iterator[Writes]:
+        """Yield them by tables, at most so many together; last the ordered ones, which may depend on each other."""
+        numbers: dict[QualifiedName, int] = {}
+        for table, _ in self.merged:
+            numbers.setdefault(table.target_name, len(numbers))
+        if len(numbers) <= most:
+            yield self
+            return
+        kinds = self.deletes, self.updates, self.inserts
+        parts: list[list[list[tuple[TablePlan, Statement]]]]
+        parts = [[[] for _ in range(0, len(numbers), most)] for _ in kinds]
+        for its, of_kind in zip(kinds, parts, strict=True):
+            for one in its:
+                of_kind[numbers[one[0].target_name] // most].append(one)
+        for deletes, updates, inserts in zip(*parts, strict=True):
+            yield Writes(tuple(deletes), tuple(updates), tuple(inserts))
+        yield Writes(ordered=self.ordered)
+
 
 @dataclass(frozen=True)
 class Step:
@@ -188,18 +206,18 @@ class PreparedRows:
         return _counts(self.slice_, self.statements, self.row_counts)
 
     @property
-    def _beside(self) -> Writes:
+    def beside(self) -> Writes:
         """The statements for tables without transactions."""
         return Writes(ordered=tuple(step.statement for one in self.nontransactional for step in one.steps))
 
     @property
     def statements(self) -> int:
-        return self.writes.statements + self._beside.statements + self.written
+        return self.writes.statements + self.beside.statements + self.written
 
     @property
     def tables(self) -> dict[QualifiedName, TablePlan]:
         """The downstream's tables to which it writes in that transaction or beside it, by name."""
-        return self.writes.tables | self._beside.tables
+        return self.writes.tables | self.beside.tables
 
 
 @dataclass(frozen=True)

@@ -7,6 +7,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from itertools import chain
 
 from schemas.compiled.code import CompiledCode
 from schemas.errors import DownstreamError, LogError, TailraceError
@@ -70,6 +71,8 @@ _threads = ThreadPoolExecutor(_MOST_THREADS, thread_name_prefix="task")
 def in_this_process(numbers: int, most: int, process: Process) -> list[Result]:
     """Run tasks in threads of this process, where executors would share them."""
     side_by_side = min(numbers, most, _MOST_THREADS)
+    if side_by_side == 1:
+        return list(outcomes(process, range(numbers)))
     # Each takes the next one.
     coming = iter(range(numbers))
     found = _threads.map(lambda _: list(outcomes(process, coming)), range(side_by_side))
@@ -103,6 +106,13 @@ def read_range(source: TopicReader, part: OffsetRange, share: KeySubset, *, with
     offsets: list[int] = []
     keys, values = source.read(part, share, offsets if with_offsets else None)
     return RangeRows(keys, values, part.partition, offsets)
+
+
+def read_together(source: TopicReader, parts: Sequence[tuple[OffsetRange, KeySubset]]) -> RangeRows:
+    """Read shares of ranges side by side, as if they were one range."""
+    found = list(_threads.map(lambda one: source.read(*one), parts))
+    keys, values = (list(chain.from_iterable(lists)) for lists in zip(*found, strict=True))
+    return RangeRows(keys, values)
 
 
 def worked(work: Work, found: Iterable[RangeRows]) -> Iterator[Result]:
@@ -147,18 +157,24 @@ class SliceReader(SliceRows):
         parts = [
             (part, KeySubset(number, count, slice_.rows)) for part in slice_.ranges for number in range(count)
         ]
+        # A table's few rows are to be in few statements.
+        groups = [parts] if slice_.rows <= _FEW_ROWS and not with_offsets else [[part] for part in parts]
         source = self._source
 
         def process(number: int) -> Iterable[Result]:
-            return worked(work, [read_range(source, *parts[number], with_offsets=with_offsets)])
+            group = groups[number]
+            if len(group) > 1:
+                return worked(work, [read_together(source, group)])
+            return worked(work, [read_range(source, *group[0], with_offsets=with_offsets)])
 
         with self._explained(slice_):
             if count > _MANY_TASKS:
                 for part in slice_.ranges:
                     source.check_end(part)
-            found = self._run(slice_, len(parts), len(parts), process, waits=False)
+            found = self._run(slice_, len(groups), len(groups), process, waits=False)
             if isinstance(found, TaskFailure):
-                raise self._meant(found.error, slice_, parts[found.task][:1], work)
+                ranges = [part for part, _ in groups[found.task]]
+                raise self._meant(found.error, slice_, ranges, work)
             return found
 
     def results_of_runs(self, slice_: Slice, most: int, work: Work, then: RunWork) -> list[Result]:

@@ -32,8 +32,10 @@ _CASCADING = frozenset({"CASCADE", "SET NULL", "SET DEFAULT"})
 # No such database, no such table.
 _ABSENT = frozenset({1049, 1146})
 _COUNTER = re.compile(r" AUTO_INCREMENT=\d+")
-#: tables from which on one query is made for several of them, and as many at most
-_MANY, _TOGETHER = 20, 200
+#: tables from which on one query is made for several of them
+_MANY = 20
+#: as many at most. MySQL keeps 250 tables open for a connection: ``table_open_cache`` divided by its instances.
+TOGETHER = 200
 #: the same of information_schema. MariaDB looks at all names of a database's tables, each in 1 µs, unless the query is
 #: about one table, which takes 0.1 to 1.4 ms.
 _MANY_FACTS: dict[Flavor, int] = {"mysql": _MANY, "mariadb": 100}
@@ -119,8 +121,8 @@ def _products(names: Sequence[QualifiedName]) -> Iterator[tuple[Sequence[str], S
     for name in names:
         groups.setdefault(name[side], []).append(name[1 - side])
     for one, others in groups.items():
-        for first in range(0, len(others), _TOGETHER):
-            part = others[first : first + _TOGETHER]
+        for first in range(0, len(others), TOGETHER):
+            part = others[first : first + TOGETHER]
             yield (part, [one]) if side else ([one], part)
 
 
@@ -236,8 +238,8 @@ def _definitions(
 ) -> dict[QualifiedName, str | pymysql.MySQLError]:
     """Read the tables' definitions, those of many together. One that cannot be read is the server's error."""
     found: dict[QualifiedName, str | pymysql.MySQLError] = {}
-    for first in range(0, len(names), _TOGETHER):
-        part = names[first : first + _TOGETHER]
+    for first in range(0, len(names), TOGETHER):
+        part = names[first : first + TOGETHER]
         try:
             if len(part) >= _MANY:
                 rows = session.rows_of_each([_show(name) for name in part])
@@ -290,8 +292,8 @@ def lock_tables(session: Session, expected: Mapping[QualifiedName, str]) -> None
     """
     names = list(expected)
     texts: dict[QualifiedName, str | pymysql.MySQLError] = {}
-    for first in range(0, len(names), _TOGETHER):
-        part = names[first : first + _TOGETHER]
+    for first in range(0, len(names), TOGETHER):
+        part = names[first : first + TOGETHER]
         try:
             _hold(session, part)
         except TableAltered:

@@ -39,7 +39,7 @@ from spark_consumer.apply.workers.pool import PartContext, PartResult
 from spark_consumer.apply.write import write
 from spark_consumer.epochs.slices import not_next
 from spark_consumer.target.session import Session
-from spark_consumer.target.tables import lock_tables
+from spark_consumer.target.tables import TOGETHER, lock_tables
 
 
 def run_parts(context: PartContext, parts: Iterable[WorkerPart]) -> Iterator[PartResult]:
@@ -74,8 +74,9 @@ def _apply(session: Session, context: PartContext, part: WorkerPart) -> None:
         if _is_applied(session, context, part, lock=True):
             session.execute("ROLLBACK")
             return
-        lock_tables(session, {name: table.definition for name, table in part.writes.tables.items()})
-        write(session, part.writes, context.where)
+        for writes in part.writes.divided(TOGETHER):
+            lock_tables(session, {name: table.definition for name, table in writes.tables.items()})
+            write(session, writes, context.where)
         _record(session, context, part, number)
         reached("worker.before_commit")
         session.execute("COMMIT")

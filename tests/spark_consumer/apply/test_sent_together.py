@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
+from typing import Literal
 
 import pymysql
 import pytest
@@ -12,16 +13,20 @@ from compose.databases import Database
 from schemas.access.server_url import ServerUrl
 from schemas.errors import DownstreamError, Where
 from schemas.structure import TableStructure
+from spark_consumer.apply import applier
 from spark_consumer.apply import write as write_module
 from spark_consumer.apply.prepared import Writes
+from spark_consumer.apply.workers import apply_part
 from spark_consumer.apply.write import _FEWEST, write
 from spark_consumer.plan.plan import ApplyMode, TablePlan
 from spark_consumer.plan.statements import Statement
 from spark_consumer.rows.ordered import OrderedStatement
+from spark_consumer.rules.config import ConsumerConfig
 from spark_consumer.target.session import Session, closing, connect, transaction
 from spark_consumer.target.tables import TableAltered, lock_tables, read_tables
+from tests.support.applying.parts import MemoryLog, apply_log
 from tests.support.applying.sent import note_statements
-from tests.support.epochs.fake_topic import integer
+from tests.support.epochs.fake_topic import insert, integer
 from tests.support.names import own_name
 
 pytestmark = pytest.mark.servers
@@ -223,6 +228,62 @@ def test_definitions_of_many_tables_are_read_together(
             lock_tables(session, definitions)
         assert raised.value.where.table == f"{db}.t3"
     assert session.value("SELECT 3") == 3
+
+
+def test_statements_of_few_tables_go_together_and_ordered_ones_last() -> None:
+    plans = [replace(_ordered("d", "DO 1")[0].table, target_name=("d", f"t{n}")) for n in range(5)]
+
+    def of(*numbers: int) -> tuple[tuple[TablePlan, Statement], ...]:
+        return tuple((plans[n], Statement(b"%d" % at, 1)) for at, n in enumerate(numbers))
+
+    ordered = _ordered("d", "UPDATE t SET s = 1", "DELETE FROM t")
+    writes = Writes(of(3, 1, 3), of(4, 0), of(1, 2, 3), ordered)
+    assert [*writes.divided(5)] == [writes]
+    parts = [*writes.divided(2)]
+    assert [{table.target_name[1] for table, _ in part.merged} for part in parts] == [
+        {"t3", "t1"},
+        {"t2", "t4"},
+        {"t0"},
+        set(),
+    ]
+    assert [part.ordered for part in parts] == [(), (), (), ordered]
+    for kind in ("deletes", "updates", "inserts"):
+        assert sorted(sum((getattr(part, kind) for part in parts), ()), key=str) == sorted(
+            getattr(writes, kind), key=str
+        )
+
+
+@pytest.mark.parametrize("consistency", ["batch", "worker"])
+def test_tables_are_locked_and_written_some_at_a_time(
+    db: str,
+    downstream: Database,
+    consistency: Literal["batch", "worker"],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """One that is altered when others are written already takes these back; the next plan writes all."""
+    structures = [TableStructure(db, f"t{n}", (integer("id"),), ("id",)) for n in range(5)]
+    downstream.execute(*(f"CREATE TABLE {one.name} (id INT PRIMARY KEY)" for one in structures))
+    locked: list[set[str]] = []
+
+    def lock(session: Session, expected: dict[tuple[str, str], str]) -> None:
+        names = {table for _, table in expected}
+        locked.extend([names] if names else [])
+        # A part that a worker has applied cannot be taken back.
+        if consistency == "batch" and "t2" in names and not any("t2" in before for before in locked[:-1]):
+            downstream.execute(f"ALTER TABLE {db}.t2 ADD w INT")
+        lock_tables(session, expected)
+
+    for module in (applier, apply_part):
+        monkeypatch.setattr(module, "TOGETHER", 2)
+        monkeypatch.setattr(module, "lock_tables", lock)
+    log = MemoryLog()
+    log.add(*(insert(one, {"id": n}) for n in range(9) for one in structures))
+    config = ConsumerConfig("", "p", ServerUrl.parse(downstream.url("tailrace")), channel=db)
+    apply_log(replace(config, consistency=consistency, worker_count=2), log)
+    for one in structures:
+        assert sorted(row[0] for row in downstream.execute(f"SELECT * FROM {one.name}")) == [*range(9)]
+    assert all(len(names) <= 2 for names in locked)
+    assert sum("t2" in names for names in locked) == 2
 
 
 def test_nothing_else_may_send_several(session: Session) -> None:

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from pyspark import cloudpickle
 
 from schemas.compiled.code import CompiledCode, no_folder
-from schemas.errors import DownstreamError
+from schemas.errors import DownstreamError, LogError
 from schemas.wire.epoch import OffsetRange, TableTouched
 from spark_consumer.epochs.fetch import ALL_KEYS, KeySubset, TopicReader
 from spark_consumer.epochs.slices import LoggedEpoch, Slice
@@ -63,6 +63,8 @@ class _Rows(TopicReader):
     def read(
         self, offset_range: OffsetRange, subset: KeySubset = ALL_KEYS, offsets: list[int] | None = None
     ) -> tuple[list[bytes], list[bytes]]:
+        if offsets is not None:
+            offsets.append(offset_range.start)
         return [b"key"], [b"value %d" % offset_range.partition]
 
 
@@ -92,3 +94,33 @@ def test_tasks_can_be_sent_to_executors() -> None:
     wanted = [tally([b"value %d" % partition]) for partition in range(2)]
     assert reader.results(slice_, _work) == wanted
     assert reader.results_of_runs(slice_, 2, _work, _then) == wanted
+
+
+@pytest.mark.parametrize("rows", [10_000, 10_001])
+def test_few_rows_of_all_ranges_are_worked_on_together(rows: int) -> None:
+    """So a table's rows are in as few statements as possible."""
+    log: Any = None
+    reader = SliceReader(Executors(), _Rows("h:1", "rows", "g"), log, CompiledCode("test", no_folder))
+    ranges = tuple(OffsetRange(partition, 0, rows) for partition in range(5))
+    tables = (TableTouched("d", "t", "0", rows, 0, 0),)
+    slice_ = Slice((LoggedEpoch(epoch_record(1, rows=rows, ranges=ranges, tables=tables), 1),))
+    values = [b"value %d" % partition for partition in range(5)]
+    together = [tally(values)] if rows == 10_000 else [tally([value]) for value in values]
+    assert reader.results(slice_, _work) == together
+    # Offsets are those of one partition.
+    assert reader.results(slice_, _work, with_offsets=True) == [tally([value]) for value in values]
+
+
+def test_a_record_that_is_no_row_is_found_among_those_read_together() -> None:
+    def refuses(rows: RangeRows) -> Iterable[Result]:
+        if b"value 3" in rows.values:
+            raise ValueError("not a row")
+        yield tally(rows.values)
+
+    log: Any = None
+    reader = SliceReader(Executors(), _Rows("h:1", "rows", "g"), log, CompiledCode("test", no_folder))
+    ranges = tuple(OffsetRange(partition, 7, 8) for partition in range(5))
+    tables = (TableTouched("d", "t", "0", 5, 0, 0),)
+    slice_ = Slice((LoggedEpoch(epoch_record(1, rows=5, ranges=ranges, tables=tables), 1),))
+    with pytest.raises(LogError, match=r"rows, partition 3, offset 7: the record is not a row"):
+        reader.results(slice_, refuses)

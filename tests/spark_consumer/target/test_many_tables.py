@@ -55,7 +55,7 @@ def test_tables_read_together_are_those_read_by_themselves(
     names = _make(server)
     monkeypatch.setattr(tables, "_MANY_FACTS", dict.fromkeys(("mysql", "mariadb"), 20))
     # Names that differ in case only are in different queries.
-    monkeypatch.setattr(tables, "_TOGETHER", COUNT - 1)
+    monkeypatch.setattr(tables, "TOGETHER", COUNT - 1)
     wanted = [*names, (DBS[0], "v"), (DBS[0], "gone"), ("gone", "t0")]
     with closing(connect(ServerUrl.parse(server.url()))) as session:
         together = TargetCatalog().load(session, wanted)
