@@ -75,10 +75,6 @@ _ACTING = "foreign keys changed rows that are not in the log"
 _KEY_MOVES = "a key changes, and row images lack columns"
 
 
-def _length(item: tuple[bytes, bytes]) -> int:
-    return len(item[0])
-
-
 # The most rows that one DELETE looks for while it reads a whole table, and the bytes of a value in a list of them.
 _SCANNED_FOR, _LONGEST_LISTED = 500, 64
 
@@ -288,18 +284,19 @@ class TableRenderer:
             some, whole, replaced = divide(self.plan, both)
             for one in some:
                 yield from TableRenderer(self.index, one.plan).column_updates(one.rows, plan.limits)
-            changed = [(self._of_key(row.key), row.last) for row in whole]
+            changed = [(row.key, row.last) for row in whole]
             self.gone = [item for item in self.gone if item[0] not in written]
             self.gone += ((row.key, row.first) for row in replaced)
             self.written = [item for item in self.written if item[0] not in gone]
             self.written += ((row.key, row.last) for row in replaced)
-        # Roughly in the order of their keys, so that a server looks at a page once. It is that of whole numbers.
-        changed.sort(key=itemgetter(0))
-        changed.sort(key=_length)
+        changed = self._in_key_order(changed)
         limits, values = plan.limits, (value for _, value in chain(changed, self.written))
         few = self._is_few(len(changed) + len(self.written), values, limits)
         updates, others = self._in_place(changed, limits, self._form(few))
-        found = sorted(chain(self._gone(), (place for place, _ in others)))
+        if few:
+            updates += (self._update(key, value) for key, value in others)
+            others = []
+        found = sorted(chain(self._gone(), (self._of_key(key) for key, _ in others)))
         found.sort(key=len)
         deletes = merged_deletes(self.plan.delete_head, self.find_columns, found, limits)
         yield from (Deletes(self.index, one.sql, one.rows) for one in deletes)
@@ -318,22 +315,29 @@ class TableRenderer:
         Args:
             updates: key and value of each.
         """
-
-        def place(item: tuple[bytes, bytes]) -> tuple[int, bytes]:
-            found = self._of_key(item[0])
-            return len(found), found
-
         assert self.plan.in_place
-        rows = sorted(updates, key=place)
+        rows = self._in_key_order(updates)
         few = self._is_few(len(rows), (value for _, value in rows), limits)
         filled = TableRenderer(self.index, replace(self.plan, filled=self.plan.placeholders or ()))
         kept = [name for name, _ in self.plan.filled]
         made, others = filled._in_place(rows, limits, filled._form(few), kept)
+        made += (self._update(key, value) for key, value in others)
         yield from (Updates(self.index, one.sql, one.rows, one.values) for one in made)
-        for key, value in others:
-            assignments, match = self.renderers.assignments(value), self.renderers.match_key(key)
-            sql = b"UPDATE " + self.plan.target + b" SET " + assignments + b" WHERE " + match
-            yield Updates(self.index, sql, 1)
+
+    def _in_key_order(self, rows: Sequence[tuple[bytes, bytes]]) -> list[tuple[bytes, bytes]]:
+        """Return rows, each behind its key, roughly in the order of these, so that a server looks at a page once.
+
+        It is that of whole numbers.
+        """
+        places = [self._of_key(key) for key, _ in rows]
+        order = sorted(range(len(rows)), key=places.__getitem__)
+        order.sort(key=list(map(len, places)).__getitem__)
+        return [rows[number] for number in order]
+
+    def _update(self, key: bytes, value: bytes) -> Statement:
+        """Return the change of one row, of which a server says whether it was there."""
+        assignments, match = self.renderers.assignments(value), self.renderers.match_key(key)
+        return Statement(b"UPDATE " + self.plan.target + b" SET " + assignments + b" WHERE " + match, 1)
 
     def counted(self, plan: SlicePlan) -> Iterator[Result]:
         """Yield the DELETEs and INSERTs of rows without a key, which are in ``gone``."""

@@ -35,7 +35,7 @@ _COUNTER = re.compile(r" AUTO_INCREMENT=\d+")
 #: tables from which on one query is made for several of them
 _MANY = 20
 #: as many at most. MySQL keeps 250 tables open for a connection: ``table_open_cache`` divided by its instances.
-TOGETHER = 200
+TOGETHER = 100
 #: the same of information_schema. MariaDB looks at all names of a database's tables, each in 1 µs, unless the query is
 #: about one table, which takes 0.1 to 1.4 ms.
 _MANY_FACTS: dict[Flavor, int] = {"mysql": _MANY, "mariadb": 100}

@@ -270,7 +270,8 @@ def test_rows_that_are_there_are_changed_in_place(
     applier, config = channel()
     # The second row keeps its values, and counts as one that was there.
     made = apply_rows(applier, config, *(_moved(table, n, 2 if n < 3 else None) for n in rows))
-    assert [one.rows for _, one in made.writes.updates] == ([len(rows)] if len(rows) > 1 else [])
+    assert [one.rows for _, one in made.writes.updates] == [len(rows)]
+    assert made.writes.merged == made.writes.updates
     after = [(n, (2 if n < 3 else None) if n in rows else n, "abc"[n - 1]) for n in (1, 2, 3)]
     assert downstream.execute(f"SELECT * FROM {db}.{name} ORDER BY id") == after
 
