@@ -16,6 +16,7 @@ from spark_consumer.epochs.slices import Slice
 from spark_consumer.plan.causality import causality_of
 from spark_consumer.plan.plan import (
     ApplyMode,
+    PlannedTables,
     SlicePlan,
     changes_in,
     check_copied,
@@ -56,6 +57,7 @@ class Planner:
         self._rules = config.rules
         self._safe_mode = SafeMode(config.safe_mode, config.safe_mode_duration)
         self._catalog = TargetCatalog()
+        self._planned: PlannedTables = {}
         self._foreign = ForeignKeyCatalog()
         self._in_parts = config.workers > 1
         self._may_be_refused = config.consistency == "batch"
@@ -103,6 +105,7 @@ class Planner:
             incomplete=slice_.incomplete,
             doubtful=lambda name: self._may_be_refused and not self._refusals.hold(name, time.monotonic()),
             changes=changes_in(slice_) if self._may_be_refused else None,
+            planned=self._planned,
         )
         check_copied(plan, slice_)
         if is_repeat:
@@ -139,6 +142,7 @@ class Planner:
     def forget(self) -> None:
         """Invalidate the cached tables after a DDL."""
         self._catalog.forget()
+        self._planned.clear()
         self._foreign.forget()
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any, NamedTuple, Protocol
 
 from schemas.access.topic import Record
@@ -104,6 +105,10 @@ def tracked(versions: Versions, records: Iterable[Record], topic: str) -> Iterat
                 yield TrackerRow(UNKNOWN, epoch.epoch, offset, *named)
 
 
+# The same tables are in most batches, and what is compiled for a structure is found sooner by the same object.
+_structure = lru_cache(maxsize=4096)(TableStructure.from_json)
+
+
 @dataclass(frozen=True)
 class TrackerOutput:
     """The tracker's output for one micro-batch, in any order.
@@ -126,7 +131,7 @@ class TrackerOutput:
             by_kind[row.kind].append(row)
         return TrackerOutput(
             [LoggedEpoch(EpochCommitted.decode(bytes(row.record)), row.log_offset) for row in by_kind[EPOCH]],
-            {row.fingerprint: TableStructure.from_json(row.text) for row in by_kind[STRUCTURE]},
+            {row.fingerprint: _structure(row.text) for row in by_kind[STRUCTURE]},
             by_kind[UNKNOWN],
             by_kind[BROKEN],
         )

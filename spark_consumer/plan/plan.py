@@ -292,6 +292,14 @@ def targets_of(structures: Mapping[str, TableStructure], rules: Rules) -> dict[Q
     return {name: rules.router.table(*name) for name in kept}
 
 
+#: by fingerprint, the downstream's name, and whether several tables go into it and it is unfinished: for which objects
+#: a table was planned, and its plan
+PlannedTables = dict[
+    tuple[str, QualifiedName, bool, bool], tuple[TableStructure, TargetTable | None, TablePlan]
+]
+_MOST_PLANNED = 10_000
+
+
 def plan_slice(
     structures: Mapping[str, TableStructure],
     targets: Mapping[QualifiedName, TargetTable | None],
@@ -305,6 +313,7 @@ def plan_slice(
     incomplete: Collection[QualifiedName] = (),
     doubtful: Callable[[QualifiedName], bool] = lambda name: False,
     changes: Mapping[str, Collection[Change]] | None = None,
+    planned: PlannedTables | None = None,
 ) -> SlicePlan:
     """Plan each structure against the downstream's table.
 
@@ -319,10 +328,12 @@ def plan_slice(
             beside other unique keys, and where a foreign key might act, if the upstream has logged what it did.
         changes: the kinds of changes that rows of each structure may have, by fingerprint. None if tables with
             cascading foreign keys are changed in order in any case.
+        planned: what was planned before with the same rules, and is kept for the next slices.
 
     Raises:
         DownstreamError: a table cannot hold the rows.
     """
+    planned = {} if planned is None else planned
     names = targets_of(structures, rules)
     into = Counter(names.values())
     tables = []
@@ -334,7 +345,15 @@ def plan_slice(
             tables.append(TablePlan(header, structure, ApplyMode.SKIP))
         else:
             merged = into[name] > 1 or rules.router.merges(*name)
-            table = _plan_table(header, structure, targets[name], name, rules, where, merged, unfinished)
+            key, target = (fingerprint, name, merged, name in unfinished), targets[name]
+            known = planned.get(key)
+            if known is None or known[0] is not structure or known[1] is not target:
+                table = _plan_table(header, structure, target, name, rules, where, merged, unfinished)
+                known = structure, target, table
+                if len(planned) >= _MOST_PLANNED:
+                    planned.clear()
+                planned[key] = known
+            table = known[2]
             copied = (structure.db, structure.table) in incomplete
             careful = is_repeat or safe or not doubtful(name)
             if (table.by_image and careful) or (table.lacks_columns and (careful or copied)):
