@@ -15,9 +15,9 @@ The protocol, in order:
    becomes several statements, each has its own number, intent and lock.
 5. Lock tables against DDL and check that they are those of the plan, and that none of their triggers changes
    replicated rows (``side_writes.py``; for parts, before step 1). Then run their DELETEs, INSERTs and changes in place.
-   So it goes on with the next tables, 200 at a time, and last with the statements of tables in the upstream's order.
-   Each must change exactly the rows in the log. A large transaction comes in runs of its rows, and all this is done for
-   each of them. A slice in parts has no rows left here. Then write the rows of tables without transactions on a second
+   So it goes on with the next hundred tables, and last with the statements of tables in the upstream's order. Each
+   must change exactly the rows in the log. A large transaction comes in runs of its rows, and all this is done for each
+   of them. A slice in parts has no rows left here. Then write the rows of tables without transactions on a second
    connection (``nontransactional.py``); these tables were locked first.
 6. Move the position, with the marks of tables without transactions and the rows of the workers; write the audit row;
    COMMIT.

@@ -34,7 +34,7 @@ _ABSENT = frozenset({1049, 1146})
 _COUNTER = re.compile(r" AUTO_INCREMENT=\d+")
 #: tables from which on one query is made for several of them
 _MANY = 20
-#: as many at most. MySQL keeps 250 tables open for a connection: ``table_open_cache`` divided by its instances.
+#: as many at most: MySQL keeps 250 tables open for a connection, and the definitions of as many as max_connections, 151
 TOGETHER = 100
 #: the same of information_schema. MariaDB looks at all names of a database's tables, each in 1 µs, unless the query is
 #: about one table, which takes 0.1 to 1.4 ms.
