@@ -286,6 +286,7 @@ class Applier:
             # The server still has their tables open when it writes to them.
             self._hold(part.tables, where)
             write(self.session, part, where)
+            reached("apply.after_tables")
         if any(one.steps for one in made.nontransactional):
             self._write_beside(made, before)
 

@@ -77,6 +77,7 @@ def _apply(session: Session, context: PartContext, part: WorkerPart) -> None:
         for writes in part.writes.divided(TOGETHER):
             lock_tables(session, {name: table.definition for name, table in writes.tables.items()})
             write(session, writes, context.where)
+            reached("worker.after_tables")
         _record(session, context, part, number)
         reached("worker.before_commit")
         session.execute("COMMIT")

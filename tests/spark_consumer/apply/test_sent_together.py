@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 from collections.abc import Iterator
 from dataclasses import replace
 from typing import Literal
@@ -24,7 +25,7 @@ from spark_consumer.rows.ordered import OrderedStatement
 from spark_consumer.rules.config import ConsumerConfig
 from spark_consumer.target.session import Session, closing, connect, transaction
 from spark_consumer.target.tables import TableAltered, lock_tables, read_tables
-from tests.support.applying.parts import MemoryLog, apply_log
+from tests.support.applying.parts import MemoryLog, apply_in_child, apply_log
 from tests.support.applying.sent import note_statements
 from tests.support.epochs.fake_topic import insert, integer
 from tests.support.names import own_name
@@ -284,6 +285,24 @@ def test_tables_are_locked_and_written_some_at_a_time(
         assert sorted(row[0] for row in downstream.execute(f"SELECT * FROM {one.name}")) == [*range(9)]
     assert all(len(names) <= 2 for names in locked)
     assert sum("t2" in names for names in locked) == 2
+
+
+@pytest.mark.parametrize("crash", ["apply.after_tables", "apply.after_tables:2", "worker.after_tables"])
+def test_tables_written_before_a_kill_are_written_again(
+    db: str, downstream: Database, crash: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for module in (applier, apply_part):
+        monkeypatch.setattr(module, "TOGETHER", 2)
+    structures = [TableStructure(db, f"k{n}", (integer("id"),), ("id",)) for n in range(5)]
+    downstream.execute(*(f"CREATE TABLE {one.name} (id INT PRIMARY KEY)" for one in structures))
+    log = MemoryLog()
+    log.add(*(insert(one, {"id": n}) for n in range(9) for one in structures))
+    made = ConsumerConfig("", "p", ServerUrl.parse(downstream.url("tailrace")), channel=db)
+    config = replace(made, consistency="worker" if crash.startswith("worker") else "batch", worker_count=2)
+    assert apply_in_child(config, log, crash) == signal.SIGKILL
+    apply_log(config, log)
+    for one in structures:
+        assert downstream.execute(f"SELECT * FROM {one.name} ORDER BY id") == [(n,) for n in range(9)]
 
 
 def test_nothing_else_may_send_several(session: Session) -> None:
