@@ -187,9 +187,14 @@ def structure_of(version: StructureVersion, at: At | None = None) -> TableStruct
         raise no_record(at, f"the structure {version.fingerprint} is not valid", error, where) from error
 
 
+#: reads a structure's text, as ``TableStructure.from_json``; the same tables are in most epochs, and what is compiled
+#: for a structure is found sooner by the same object
+parsed_structure = lru_cache(maxsize=4096)(TableStructure.from_json)
+
+
 @lru_cache(maxsize=4096)
 def _structure(db: str, table: str, fingerprint: str, text: str, avro_schema: str) -> TableStructure:
-    structure = TableStructure.from_json(text)
+    structure = parsed_structure(text)
     if (structure.db, structure.table) != (db, table):
         raise ValueError(f"it is of {structure.name}")
     schema = row_schema(structure)

@@ -9,14 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
 from typing import Any, NamedTuple, Protocol
 
 from schemas.access.topic import Record
 from schemas.errors import NOTHING_APPLIED, LogError, Where
 from schemas.structure import TableStructure
 from schemas.wire.epoch import EpochCommitted
-from schemas.wire.log_records import FOREIGN, At, read_epoch, structure_of
+from schemas.wire.log_records import FOREIGN, At, parsed_structure, read_epoch, structure_of
 from spark_consumer.epochs.slices import LoggedEpoch
 
 # The kinds of rows: an epoch; a structure that is in use; one that the tracker does not have; an invalid record.
@@ -105,10 +104,6 @@ def tracked(versions: Versions, records: Iterable[Record], topic: str) -> Iterat
                 yield TrackerRow(UNKNOWN, epoch.epoch, offset, *named)
 
 
-# The same tables are in most batches, and what is compiled for a structure is found sooner by the same object.
-_structure = lru_cache(maxsize=4096)(TableStructure.from_json)
-
-
 @dataclass(frozen=True)
 class TrackerOutput:
     """The tracker's output for one micro-batch, in any order.
@@ -131,7 +126,7 @@ class TrackerOutput:
             by_kind[row.kind].append(row)
         return TrackerOutput(
             [LoggedEpoch(EpochCommitted.decode(bytes(row.record)), row.log_offset) for row in by_kind[EPOCH]],
-            {row.fingerprint: _structure(row.text) for row in by_kind[STRUCTURE]},
+            {row.fingerprint: parsed_structure(row.text) for row in by_kind[STRUCTURE]},
             by_kind[UNKNOWN],
             by_kind[BROKEN],
         )
