@@ -284,12 +284,11 @@ class TableRenderer:
             some, whole, replaced = divide(self.plan, both)
             for one in some:
                 yield from TableRenderer(self.index, one.plan).column_updates(one.rows, plan.limits)
-            changed = [(row.key, row.last) for row in whole]
+            changed = self._in_key_order([(row.key, row.last) for row in whole])
             self.gone = [item for item in self.gone if item[0] not in written]
             self.gone += ((row.key, row.first) for row in replaced)
             self.written = [item for item in self.written if item[0] not in gone]
             self.written += ((row.key, row.last) for row in replaced)
-        changed = self._in_key_order(changed)
         limits, values = plan.limits, (value for _, value in chain(changed, self.written))
         few = self._is_few(len(changed) + len(self.written), values, limits)
         updates, others = self._in_place(changed, limits, self._form(few))

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 
 from schemas.errors import Where
@@ -17,7 +15,7 @@ from tests.support.applying.targets import column, unique
 from tests.support.epochs.fake_topic import integer
 
 T, U = (TableStructure("d", name, (integer("id"), integer("v")), ("id",)) for name in "tu")
-THERE = (replace(column("id", null=False)), replace(column("v", null=False)))
+THERE = (column("id", null=False), column("v", null=False))
 FINGERPRINTS = {T: "00" * 8, U: "11" * 8}
 
 
